@@ -1,0 +1,55 @@
+"""Every check of this repository, one session per question."""
+
+from __future__ import annotations
+
+import nox
+
+nox.needs_version = ">=2026.10"
+nox.options.default_venv_backend = "uv"
+nox.options.sessions = ["lint", "types", "tests"]
+
+PYTHONS = ("3.11", "3.12", "3.13")
+
+
+def sync(session: nox.Session, *groups: str) -> None:
+    """Install the workspace and the named groups from the lock into this session's environment."""
+    chosen = [word for group in groups for word in ("--group", group)]
+    session.run_install(
+        "uv",
+        "sync",
+        "--locked",
+        "--all-packages",
+        "--no-default-groups",
+        *chosen,
+        env={"UV_PROJECT_ENVIRONMENT": session.virtualenv.location, "UV_COMPILE_BYTECODE": "1"},
+    )
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """Run the whole test suite on the interpreter that runs nox."""
+    sync(session, "test")
+    session.run("pytest", *session.posargs)
+
+
+@nox.session(name="tests-on", python=PYTHONS)
+def tests_on(session: nox.Session) -> None:
+    """Run the whole test suite on one named interpreter."""
+    sync(session, "test")
+    session.run("pytest", *session.posargs)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Check format, style and the layers between packages."""
+    sync(session, "lint")
+    session.run("ruff", "format", "--check", ".")
+    session.run("ruff", "check", ".")
+    session.run("lint-imports")
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """Check the types of source and tests, strictly."""
+    sync(session, "test", "types")
+    session.run("pyright")

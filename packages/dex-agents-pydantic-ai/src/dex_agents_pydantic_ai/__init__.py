@@ -1,0 +1,1 @@
+"""Pydantic AI agents as durable sessions on Dex."""

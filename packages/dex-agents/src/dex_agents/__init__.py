@@ -1,0 +1,1 @@
+"""Run the agents you already have as durable sessions on Dex."""
