@@ -1,0 +1,13 @@
+"""The base of everything that a session stores or sends.
+
+Two code versions may serve one session during a rolling deploy, so a reader ignores fields that it does not know, and a
+field that is added later must have a default.
+"""
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Stored(BaseModel):
+    """An immutable JSON document; unknown fields are ignored when it is read."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")

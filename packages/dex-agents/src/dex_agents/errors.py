@@ -1,0 +1,140 @@
+"""The errors of dex-agents, as a tree.
+
+```
+DexAgentsError
+├── ConfigurationError            the program is wrong: fix the code or the command
+│   └── InvalidSessionIdError     the id has a character that a Dex Server refuses
+├── SessionError                  about one session; has `session_id`
+│   ├── SessionNotFoundError      no such session: start it, or check the id
+│   ├── SessionStoppedError       it was stopped: readable, but takes nothing more; start a new one
+│   ├── SessionFailedError        it died: read why, start a new one
+│   ├── SessionAlreadyExistsError the id is taken by another agent: choose another
+│   ├── BlankMessageError         the message has no content: send some
+│   ├── MessageQueueFullError     too many messages wait: let the session catch up
+│   ├── InterruptNotPendingError  unknown, answered or expired: reload the snapshot
+│   ├── SessionBusyError          a Step held the lock for 5 s: repeat
+│   └── TurnFailedError           a turn ended without an answer (also raised by runners: another attempt cannot help)
+├── NoWorkerAvailableError        no Worker serves this agent: start one, then repeat; nothing was lost
+├── EngineUnavailableError        the server does not answer at its address: start it, or correct the address
+├── EngineStartError              the embedded engine cannot start; has `reason`
+├── StateNotReadableError         (raised by runners) the stored state was written by another version
+└── ToolDidNotHappen              (raised by tools) the write provably did not happen: recorded as failed
+```
+"""
+
+from typing import Literal
+
+
+class DexAgentsError(Exception):
+    """Root of all errors that dex-agents raises."""
+
+
+class ConfigurationError(DexAgentsError):
+    """The program or the command is wrong; the text says what to change."""
+
+
+class InvalidSessionIdError(ConfigurationError, ValueError):
+    """A session id is empty, too long, or has a character that a Dex Server refuses."""
+
+
+class SessionError(DexAgentsError):
+    """Something about one session.
+
+    Attributes:
+        session_id: The session concerned.
+    """
+
+    def __init__(self, message: str, *, session_id: str) -> None:
+        super().__init__(message)
+        self.session_id = session_id
+
+
+class SessionNotFoundError(SessionError):
+    """There is no session with this id. Start it, or check the id and the server's address."""
+
+
+class SessionStoppedError(SessionError):
+    """The session was stopped. It can be read until its retention ends; start a new one to go on."""
+
+
+class SessionFailedError(SessionError):
+    """The session's Flow failed. It can be read until its retention ends; start a new one to go on."""
+
+
+class SessionAlreadyExistsError(SessionError):
+    """The id belongs to a session of another agent. Choose another id."""
+
+
+class BlankMessageError(SessionError, ValueError):
+    """A user message has no content. Nothing was sent."""
+
+
+class MessageQueueFullError(SessionError):
+    """Too many user messages wait for their turn. Nothing was sent; repeat when the session has caught up."""
+
+
+class SessionBusyError(SessionError):
+    """A Step held the lock of what was asked for during the whole time. Nothing changed; repeat."""
+
+
+class InterruptNotPendingError(SessionError):
+    """An approval, question or external call waits for no answer (any more). Reload the snapshot.
+
+    Attributes:
+        interrupt_id: The id that was answered.
+        reason: `unknown`, `answered` or `expired`.
+    """
+
+    def __init__(
+        self, message: str, *, session_id: str, interrupt_id: str, reason: Literal["unknown", "answered", "expired"]
+    ) -> None:
+        super().__init__(message, session_id=session_id)
+        self.interrupt_id = interrupt_id
+        self.reason = reason
+
+
+class TurnFailedError(DexAgentsError):
+    """A turn ended without an answer.
+
+    A runner raises it from `run_model` or `compact` when another attempt cannot help (a usage limit, an output that the
+    framework refuses for good). A client gets it from `ask`.
+    """
+
+
+class NoWorkerAvailableError(DexAgentsError):
+    """No Worker serves this agent right now. Start one and repeat the call; nothing was lost."""
+
+
+class EngineUnavailableError(DexAgentsError):
+    """The server does not answer. Start it, or correct its address; nothing was lost."""
+
+
+class EngineStartError(DexAgentsError):
+    """The embedded engine cannot start.
+
+    Attributes:
+        reason: `in_use`, `unreadable`, `newer`, `address_in_use`, `address_not_allowed`, or another word of the engine.
+    """
+
+    def __init__(self, message: str, *, reason: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class StateNotReadableError(DexAgentsError):
+    """A runner cannot read the stored framework state.
+
+    Attributes:
+        newer_writer: True when a newer version wrote it, so that another Worker may be able to read it.
+    """
+
+    def __init__(self, message: str, *, newer_writer: bool) -> None:
+        super().__init__(message)
+        self.newer_writer = newer_writer
+
+
+class ToolDidNotHappen(DexAgentsError):  # noqa: N818  the name is part of the contract with tools
+    """Raised by a tool to say that its write provably did not happen.
+
+    The call is recorded as `failed` instead of `outcome_unknown`, and the model may call the tool again.
+    """
