@@ -12,7 +12,7 @@ from dex_agents._stored import Stored
 from dex_agents.messages import SavedMessage
 from dex_agents.runner import Usage
 from dex_agents.snapshot import Interrupt
-from dex_agents.tools import Answer, Question, SettledCall, Settlement, ToolRequest
+from dex_agents.tools import Answer, Question, Returned, SettledCall, Settlement, ToolRequest
 
 
 class TurnRecord(Stored):
@@ -30,6 +30,7 @@ class TurnRecord(Stored):
         calls: All calls of the turn.
         usage: Of the turn so far.
         state_changed: The framework state has left the turn's start.
+        model_steps: RunModel Steps of the turn so far.
     """
 
     turn_id: str
@@ -43,6 +44,7 @@ class TurnRecord(Stored):
     calls: tuple[str, ...] = ()
     usage: Usage = Usage()
     state_changed: bool = False
+    model_steps: int = 0
 
 
 class SessionRecord(Stored):
@@ -55,6 +57,7 @@ class SessionRecord(Stored):
     batch_number: int = 0
     step_number: int = 0
     last_sequence: int = 0
+    window_bytes: int = 0
     note: str | None = None
     usage: Usage = Usage()
     turn: TurnRecord | None = None
@@ -114,6 +117,14 @@ class CallRecord(Stored):
             raise RuntimeError(f"{self.call_id} is not settled")
         return SettledCall(call=self.request, settlement=self.settlement, arguments=self.arguments)
 
+    def slim(self) -> "CallRecord":
+        """Return what people still want to see after the model has seen the result."""
+        settlement = self.settlement
+        if isinstance(settlement, Returned):
+            settlement = settlement.model_copy(update={"record": None, "text": settlement.text[:2000]})
+        request = self.request.model_copy(update={"detail": None})
+        return self.model_copy(update={"settlement": settlement, "request": request, "answers": (), "consumed": True})
+
 
 class InterruptRecord(Stored):
     """An interrupt with its answer.
@@ -153,11 +164,18 @@ class MessageIndex(Stored):
 
 
 class RunModelInput(Stored):
-    """The input of RunModel and of its failure route."""
+    """The input of RunModel and of its failure route.
+
+    Attributes:
+        turn_id: The running turn.
+        kind: What happened since the last model call.
+        error: Why the turn failed, when the failure needs no further attempt.
+    """
 
     version: int = 1
     turn_id: str
     kind: Literal["new_turn", "batch_settled", "continue"]
+    error: str | None = None
 
 
 class CallInput(Stored):

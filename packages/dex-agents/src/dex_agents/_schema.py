@@ -4,15 +4,17 @@ The names are part of the contract: a running session is found by them for ever.
 """
 
 from datetime import datetime
-from typing import Final
+from typing import Final, TypeVar
 
-from dex import Attribute, AttributeIndex, AttributeMap, Channel, ChannelMap, CodecRegistry, IndexType
+from dex import Attribute, AttributeIndex, AttributeMap, Channel, ChannelMap, CodecRegistry, Context, IndexType
 
 from dex_agents import _records as records
 from dex_agents import snapshot
 from dex_agents._codec import document_codecs
 from dex_agents.events import AgentEvent
 from dex_agents.messages import SavedMessage
+
+ValueT = TypeVar("ValueT")
 
 _KEYWORD: Final = AttributeIndex(IndexType.KEYWORD)
 
@@ -61,6 +63,19 @@ DEFINITIONS: Final = (
     SETTLED_CALLS,
     RELEASED_CALLS,
 )
+
+
+def find_instance(context: Context, definition: AttributeMap[ValueT], instance: str) -> ValueT | None:
+    """Return a map instance, or None when it does not exist.
+
+    The SDK does return None (0 for an int) then, but its signature promises a value.
+    """
+    return definition.get(context, instance)
+
+
+def find(context: Context, definition: Attribute[ValueT]) -> ValueT | None:
+    """Return an Attribute, or None when it was never set (0 for an int)."""
+    return definition.get(context)
 
 
 def session_codecs() -> CodecRegistry:

@@ -110,7 +110,6 @@ class AgentSnapshot(Stored):
         queued_messages: User messages that wait for their turn.
         messages: The newest messages, oldest first, as many as fit.
         last_sequence: The newest message's sequence; 0 when there is none.
-        last_turn: How the latest finished turn ended.
         settings: References that the Worker resolves.
         usage: Of the whole session.
     """
@@ -128,7 +127,6 @@ class AgentSnapshot(Stored):
     queued_messages: int = 0
     messages: tuple[SavedMessage, ...] = ()
     last_sequence: int = 0
-    last_turn: TurnResult | None = None
     settings: dict[str, JsonValue] = Field(default_factory=dict)
     usage: Usage = Usage()
 
