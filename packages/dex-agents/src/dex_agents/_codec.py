@@ -10,7 +10,7 @@ DocumentT = TypeVar("DocumentT", bound=Stored)
 
 
 class DocumentCodec(Generic[DocumentT]):
-    """Writes one kind of document as JSON text; fields that are None are left out."""
+    """Writes one kind of document as JSON text."""
 
     wire_kind = WireKind.JSON
 
@@ -26,8 +26,8 @@ class DocumentCodec(Generic[DocumentT]):
         """Write a document."""
         if not isinstance(value, self._document_type):
             raise TypeError(f"expected {self.type_name}, got {type(value).__qualname__}")
-        # `exclude_defaults` would be shorter still, but drops the discriminators and versions that readers need.
-        return Value(WireKind.JSON, value.model_dump_json(exclude_none=True))
+        # Nothing is left out: None may be a tool's result, and defaults carry the discriminators and versions.
+        return Value(WireKind.JSON, value.model_dump_json())
 
     def decode(self, value: Value) -> DocumentT:
         """Read a document; fields of newer versions are ignored."""

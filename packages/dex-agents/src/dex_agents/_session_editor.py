@@ -34,5 +34,5 @@ class SessionEditor:
     def save(self, status: SessionStatus) -> None:
         """Stage the record, the status and the time of the change."""
         SESSION.set(self._context, self.record)
-        STATUS.set(self._context, status)
+        STATUS.set(self._context, status.value)
         CHANGED_AT.set(self._context, datetime.fromtimestamp(int(time.time()), UTC))

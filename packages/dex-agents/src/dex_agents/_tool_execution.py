@@ -5,6 +5,7 @@ from typing import Final
 
 from dex import AsyncContext, StepDecision, dead_end, go_to_many
 
+from dex_agents._attempt import attempt
 from dex_agents._event_writer import EventWriter
 from dex_agents._heartbeat import heartbeats
 from dex_agents._interrupts import begin_interrupts
@@ -92,7 +93,7 @@ async def _call(
         idempotency_key=key,
         attempt=context.attempt,
     )
-    with running_tool_call(call_info):
+    with running_tool_call(call_info), attempt():
         return await services.runner.call_tool(request)
 
 

@@ -18,6 +18,7 @@ DexAgentsError
 ├── EngineUnavailableError        the server does not answer at its address: start it, or correct the address
 ├── EngineStartError              the embedded engine cannot start; has `reason`
 ├── StateNotReadableError         (raised by runners) the stored state was written by another version
+├── AttemptFailedError            (seen in a Step's history) one attempt of a model or tool call raised
 └── ToolDidNotHappen              (raised by tools) the write provably did not happen: recorded as failed
 ```
 """
@@ -137,4 +138,12 @@ class ToolDidNotHappen(DexAgentsError):  # noqa: N818  the name is part of the c
     """Raised by a tool to say that its write provably did not happen.
 
     The call is recorded as `failed` instead of `outcome_unknown`, and the model may call the tool again.
+    """
+
+
+class AttemptFailedError(DexAgentsError):
+    """One attempt of a model or tool call raised; the Step's policy decides whether there is another.
+
+    The text has the original error's type and message. Steps raise it, so that it stands in the Flow's history and in
+    the note that the model gets.
     """

@@ -30,7 +30,7 @@ class AwaitToolApproval(SessionStep[AwaitApprovalInput]):
 
     async def wait_for(self, context: AsyncContext, input: AwaitApprovalInput) -> Wait:
         """Wait for all answers, or for the deadline."""
-        STATUS.set(context, SessionStatus.AWAITING_APPROVAL)
+        STATUS.set(context, SessionStatus.AWAITING_APPROVAL.value)
         answers = WAKE_UPS.for_n(input.wake_up, len(input.interrupt_ids))
         if input.deadline is None:
             return Wait.until(answers)
@@ -43,7 +43,7 @@ class AwaitToolApproval(SessionStep[AwaitApprovalInput]):
         records = [close_interrupt(context, INTERRUPTS.get(context, each)) for each in input.interrupt_ids]
         turn_id = records[0].interrupt.turn_id
         if not _people_are_needed(context, input.interrupt_ids):
-            STATUS.set(context, SessionStatus.RUNNING_TOOLS)
+            STATUS.set(context, SessionStatus.RUNNING_TOOLS.value)
         async with EventWriter(context, self._services.events, turn_id) as events:
             for record in records:
                 events.write(

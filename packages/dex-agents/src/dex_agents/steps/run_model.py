@@ -2,6 +2,7 @@
 
 from dex import AsyncContext, StepDecision, StepOptions, go_to_many
 
+from dex_agents._attempt import attempt
 from dex_agents._batch import begin_batch
 from dex_agents._event_writer import EventWriter
 from dex_agents._heartbeat import heartbeats
@@ -64,7 +65,8 @@ class RunModel(SessionStep[RunModelInput]):
             try:
                 if turn.model_steps > MAX_MODEL_STEPS:
                     raise TurnFailedError(f"the turn made {MAX_MODEL_STEPS} model Steps without an end")
-                step = await self._services.runner.run_model(request)
+                with attempt():
+                    step = await self._services.runner.run_model(request)
                 movements = self._record(context, session, store, step, events)
             except (TurnFailedError, StateNotReadableError) as error:
                 if isinstance(error, StateNotReadableError) and error.newer_writer:
