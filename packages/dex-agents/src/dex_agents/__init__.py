@@ -5,8 +5,11 @@ of waiting for an approval repeats at most the one call that was running.
 """
 
 from dex_agents._registry import session_registry
+from dex_agents.client import AgentSessionClient
+from dex_agents.host import AgentHost
 from dex_agents.options import AgentSessionOptions
 from dex_agents.runner import AgentFrameworkRunner
+from dex_agents.session import AgentSession
 from dex_agents.session_flow import AgentSessionFlow
 from dex_agents.tools import (
     TOOL_CALL_NOT_RUN_ERROR_PREFIX,
@@ -20,6 +23,9 @@ from dex_agents.tools import (
 __all__ = [
     "TOOL_CALL_NOT_RUN_ERROR_PREFIX",
     "AgentFrameworkRunner",
+    "AgentHost",
+    "AgentSession",
+    "AgentSessionClient",
     "AgentSessionFlow",
     "AgentSessionOptions",
     "ToolCallInfo",
