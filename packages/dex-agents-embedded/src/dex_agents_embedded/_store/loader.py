@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from dex.dexpb import dex_pb2 as pb
@@ -124,7 +124,7 @@ class Loader:
         )
         return {keys.physical_key(map_name, instance): value for instance, value in rows}
 
-    def index_types(self) -> dict[str, int]:
+    def index_types(self) -> dict[str, pb.IndexType]:
         """Read the search keys that Workers declared, with their types."""
         return dict(self._connection.execute("SELECT index_key, type FROM index_type"))
 
@@ -141,9 +141,30 @@ class Loader:
         for run_key in sorted(due):
             yield Pending(run_key, due[run_key])
 
-    def query(self, sql: str, parameters: list[str | int | float]) -> Iterator[tuple[Any, ...]]:
-        """Run a search; the caller builds the text from fixed parts only."""
-        return self._connection.execute(sql, parameters)
+    def search(
+        self, clauses: Sequence[str], parameters: Sequence[str | int | float], limit: int
+    ) -> Iterator[tuple[Any, ...]]:
+        """Yield the runs that meet all clauses, newest first.
+
+        Each is (key, Flow ID, run id, Flow type, status, start, close).
+
+        Args:
+            clauses: SQL conditions, made of fixed parts only.
+            parameters: The values for their question marks.
+            limit: How many runs at most.
+        """
+        condition = " AND ".join(clauses) or "1"
+        sql = (
+            "SELECT run.run_key, flow_id, run_id, flow_type, status, started_at, closed_at"  # noqa: S608 - fixed parts
+            f" FROM run JOIN run_state USING (run_key) WHERE {condition} ORDER BY run.run_key DESC LIMIT ?"
+        )
+        return self._connection.execute(sql, [*parameters, limit])
+
+    def indexed_attributes(self, run_key: int) -> Iterator[tuple[str, bytes]]:
+        """Yield a run's indexed Attributes as index key and serialized value."""
+        return self._connection.execute(
+            "SELECT index_key, value FROM indexed_attribute WHERE run_key = ? ORDER BY index_key", (run_key,)
+        )
 
     def close(self) -> None:
         """Close the connection."""
