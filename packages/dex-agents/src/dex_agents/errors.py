@@ -10,6 +10,7 @@ DexAgentsError
 │   ├── SessionFailedError        it died: read why, start a new one
 │   ├── SessionAlreadyExistsError the id is taken by another agent: choose another
 │   ├── BlankMessageError         the message has no content: send some
+│   ├── MessageTooLargeError      the message is over 512 KiB: send a reference to what is large
 │   ├── MessageQueueFullError     too many messages wait: let the session catch up
 │   ├── InterruptNotPendingError  unknown, answered or expired: reload the snapshot
 │   ├── SessionBusyError          a Step held the lock for 5 s: repeat
@@ -68,6 +69,10 @@ class SessionAlreadyExistsError(SessionError):
 
 class BlankMessageError(SessionError, ValueError):
     """A user message has no content. Nothing was sent."""
+
+
+class MessageTooLargeError(SessionError, ValueError):
+    """A user message is larger than a session takes. Nothing was sent; store what is large and send a reference."""
 
 
 class MessageQueueFullError(SessionError):
