@@ -10,6 +10,7 @@ ask colour                 the agent itself asks a question
 fail                       end the turn, finally
 crash                      raise, so that the Step is retried
 say hello                  answer
+recall                     answer with everything that the model has seen
 ```
 
 A tool's name decides what it does: `read_`, `idem_` and `write_` give its effect; `_raises`, `_nothing`, `_asks`,
@@ -57,6 +58,7 @@ from dex_agents.tools import (
     ToolRequest,
     current_tool_call,
 )
+from support.waiting import wait_for
 
 LOG_VARIABLE = "SCRIPTED_RUNNER_LOG"
 
@@ -105,7 +107,7 @@ class ScriptedRunner:
             case _:
                 seen.append("continue")
         line, rest = script[0], script[1:]
-        outcome = self._outcome(line, request)
+        outcome = self._outcome(line, request, seen)
         messages: tuple[Message, ...] = ()
         if isinstance(outcome, Finished):
             for start in range(0, len(outcome.text), 5):
@@ -126,6 +128,10 @@ class ScriptedRunner:
         note_run("tool", name=name, key=request.idempotency_key, attempt=request.step.attempt)
         if "_blocks" in name:
             await _block(name)
+        if "_meet" in name:
+            await _meet()
+        if "_huge" in name:
+            return Returned(record={"value": "x" * 3_000_000}, text="huge")
         if "_raises" in name:
             raise ValueError(f"{name} broke")
         if "_nothing" in name:
@@ -152,7 +158,7 @@ class ScriptedRunner:
         del request
         return CannotCompactNow(reason="the scripted runner never compacts")
 
-    def _outcome(self, line: str, request: RunModelRequest) -> ModelOutcome:
+    def _outcome(self, line: str, request: RunModelRequest, seen: list[str]) -> ModelOutcome:
         verb, _, rest = line.partition(" ")
         match verb:
             case "call" | "chain":
@@ -174,6 +180,8 @@ class ScriptedRunner:
                 if request.step.attempt == 1:
                     raise RuntimeError("the first attempt crashes")
                 return Finished(text=rest)
+            case "recall":
+                return Finished(text="\n".join(seen))
             case _:
                 return Finished(text=rest, output={"said": rest})
 
@@ -226,3 +234,13 @@ async def _block(name: str) -> None:
     """Hold the first run of the tool, at most 60 s, so that a test can kill it in the middle."""
     if _runs(name) == 1:
         await asyncio.sleep(60)
+
+
+async def _meet() -> None:
+    """Hold a run, at most 5 s, until two tools have started."""
+    path = Path(os.environ[LOG_VARIABLE])
+
+    async def two() -> bool:
+        return sum(1 for run in read_runs(path) if run["kind"] == "tool") >= 2
+
+    await wait_for(two, what="two running tools")

@@ -4,6 +4,7 @@ from dex import AsyncContext
 
 from dex_agents._event_writer import EventWriter
 from dex_agents._interrupts import approval_question, begin_interrupts
+from dex_agents._limits import MAX_BATCH_BYTES
 from dex_agents._records import CallRecord
 from dex_agents._schema import TOOL_CALLS
 from dex_agents._session_editor import SessionEditor
@@ -24,12 +25,7 @@ def begin_batch(
     events: EventWriter,
     options: AgentSessionOptions,
 ) -> list[Movement]:
-    """Stage the batch and return the Steps that settle it, with the one that joins them.
-
-    Raises:
-        TurnFailedError: The runner broke its contract (an empty batch, a repeated id, a call that waits for itself).
-    """
-    _check(waiting)
+    """Stage a batch that `check_batch` passed; return the Steps that settle it, with the one that joins them."""
     batch = session.record.batch_number + 1
     first = session.record.call_number + 1
     session.update(batch_number=batch, call_number=session.record.call_number + len(waiting.calls))
@@ -41,6 +37,7 @@ def begin_batch(
             batch=batch,
             request=request,
             waits_for=tuple(call_ids[index] for index in request.after),
+            max_bytes=MAX_BATCH_BYTES // len(call_ids),
             releases=tuple(call_ids[other] for other, later in enumerate(waiting.calls) if position in later.after),
         )
         for position, (call_id, request) in enumerate(zip(call_ids, waiting.calls, strict=True))
@@ -105,7 +102,12 @@ def _announce(events: EventWriter, call_id: str, request: ToolRequest) -> None:
     )
 
 
-def _check(waiting: Waiting) -> None:
+def check_batch(waiting: Waiting) -> None:
+    """Refuse a batch that no session can settle, before anything is staged.
+
+    Raises:
+        TurnFailedError: The runner broke its contract: an empty batch, a repeated id, a call that waits for itself.
+    """
     if not waiting.calls and not waiting.questions:
         raise TurnFailedError("the runner waits for nothing: `Waiting` needs a call or a question")
     seen: set[tuple[str, str]] = set()

@@ -4,10 +4,12 @@ The spine of a turn (AwaitUserMessage, RunModel, ResumeTurn, RecordTurnFailure) 
 `SessionRecord`. Parallel tool Steps write their own `CallRecord` only, so they cannot overwrite each other.
 """
 
+import json
 from typing import Literal
 
 from pydantic import Field, JsonValue
 
+from dex_agents._limits import MAX_BATCH_BYTES, MAX_KEPT_TEXT
 from dex_agents._stored import Stored
 from dex_agents.messages import SavedMessage
 from dex_agents.runner import Usage
@@ -80,6 +82,7 @@ class CallRecord(Stored):
         request: As the model asked, with the policy that held then.
         waits_for: Calls that must be settled first.
         releases: Calls that wait for this one.
+        max_bytes: What its record may have, so that the whole batch fits into one request.
         approved: A person approved it.
         arguments: Edited arguments.
         ask_round: How often the tool has asked so far.
@@ -97,6 +100,7 @@ class CallRecord(Stored):
     request: ToolRequest
     waits_for: tuple[str, ...] = ()
     releases: tuple[str, ...] = ()
+    max_bytes: int = MAX_BATCH_BYTES
     approved: bool = False
     arguments: JsonValue = None
     ask_round: int = 0
@@ -121,8 +125,9 @@ class CallRecord(Stored):
         """Return what people still want to see after the model has seen the result."""
         settlement = self.settlement
         if isinstance(settlement, Returned):
-            settlement = settlement.model_copy(update={"record": None, "text": settlement.text[:2000]})
-        request = self.request.model_copy(update={"detail": None})
+            settlement = settlement.model_copy(update={"record": None, "text": settlement.text[:MAX_KEPT_TEXT]})
+        arguments = self.request.arguments if len(json.dumps(self.request.arguments)) <= MAX_KEPT_TEXT else None
+        request = self.request.model_copy(update={"detail": None, "arguments": arguments})
         return self.model_copy(update={"settlement": settlement, "request": request, "answers": (), "consumed": True})
 
 

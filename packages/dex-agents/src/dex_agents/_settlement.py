@@ -1,7 +1,5 @@
 """Ends a tool call: records how, tells the Step that joins the batch, and starts the calls that waited for it."""
 
-from typing import Final
-
 from dex import Context
 
 from dex_agents._event_writer import EventWriter
@@ -19,19 +17,17 @@ from dex_agents.tools import (
     ToolEffect,
 )
 
-MAX_RESULT_BYTES: Final = 2 * 1024 * 1024
-"""A result must travel to a Worker with the run state; one message to a Worker has at most 4 MiB (dex-protocol)."""
-
 
 def settle_call(context: Context, events: EventWriter, record: CallRecord, settlement: Settlement) -> None:
     """Stage the end of a call."""
     ended = record.model_copy(update={"settlement": settlement, "resume": None})
     size = len(ended.model_dump_json())
-    if size > MAX_RESULT_BYTES:
-        ended = record.model_copy(update={"settlement": _too_large(record.request.policy.effect, size), "resume": None})
+    if size > record.max_bytes:
+        too_large = _too_large(record, size)
+        ended = record.model_copy(update={"settlement": too_large, "resume": None})
     TOOL_CALLS.set(context, record.call_id, ended)
     if isinstance(ended.settlement, OutcomeUnknown):
-        UNSETTLED_CALLS.set(context, record.call_id, ended)
+        UNSETTLED_CALLS.set(context, record.call_id, ended.slim())
     SETTLED_CALLS.publish(context, batch_channel(record.batch), record.call_id)
     for call_id in record.releases:
         RELEASED_CALLS.publish(context, call_id, record.call_id)
@@ -94,11 +90,11 @@ def call_text(record: CallRecord) -> str:
     return record.settlement.text if isinstance(record.settlement, Returned) else call_error(record) or ""
 
 
-def _too_large(effect: ToolEffect, size: int) -> Settlement:
+def _too_large(record: CallRecord, size: int) -> Settlement:
     message = (
-        f"the result has {size} bytes, more than the {MAX_RESULT_BYTES} that a session records; "
+        f"the result has {size} bytes, more than the {record.max_bytes} that are left for it in its batch; "
         "let the tool return a reference or a part"
     )
-    return (
-        Failed(message=message) if effect is ToolEffect.READ else OutcomeUnknown(message=f"the call ran, but {message}")
-    )
+    if record.request.policy.effect is ToolEffect.READ:
+        return Failed(message=message)
+    return OutcomeUnknown(message=f"the call ran, but {message}")

@@ -9,9 +9,11 @@ from typing import Final
 from dex import Context
 from pydantic import JsonValue
 
+from dex_agents._limits import MAX_STATE_BYTES
 from dex_agents._schema import RUN_STATE, find_instance
-from dex_agents._state_parts import Split, StateParts
+from dex_agents._state_parts import Split, StateParts, dump
 from dex_agents._stored import Stored
+from dex_agents.errors import TurnFailedError
 from dex_agents.runner import FrameworkState
 
 HEAD_KEY: Final = "head"
@@ -50,6 +52,7 @@ class StateStore:
             if key not in (HEAD_KEY, TURN_START_KEY)
         }
         self._numbers = {key: set(pack.parts) for key, pack in packs.items()}
+        self._bytes = sum(len(RUN_STATE.get(context, key).encode()) for key in packs)
         self._parts = StateParts({number: part for pack in packs.values() for number, part in pack.parts.items()})
 
     def load(self) -> FrameworkState | None:
@@ -61,10 +64,21 @@ class StateStore:
         return self._state_of(self._read_head(TURN_START_KEY))
 
     def save(self, state: FrameworkState) -> None:
-        """Stage a new state: its new parts and its head."""
+        """Stage a new state: its new parts and its head.
+
+        Raises:
+            TurnFailedError: The session would hold more than one Step can load; nothing is staged then.
+        """
         # After an undone turn the head is older than the newest pack.
         newest = max((number for numbers in self._numbers.values() for number in numbers), default=0)
         split = self._parts.split(state.value, max(newest + 1, self._head.next_part if self._head else 1))
+        size = self._bytes + sum(split.sizes.values()) + len(dump(split.root).encode())
+        if size > MAX_STATE_BYTES:
+            raise TurnFailedError(
+                f"the session's model history would have {size} bytes, more than the {MAX_STATE_BYTES} that a Step can "
+                "load: go on in a new session, and keep tool results small"
+            )
+        self._bytes += sum(split.sizes.values())
         for pack in _packs(split):
             key = f"pack-{next(iter(pack.parts))}"
             self._numbers[key] = set(pack.parts)

@@ -10,7 +10,7 @@ DexAgentsError
 │   ├── SessionFailedError        it died: read why, start a new one
 │   ├── SessionAlreadyExistsError the id is taken by another agent: choose another
 │   ├── BlankMessageError         the message has no content: send some
-│   ├── MessageTooLargeError      the message cannot be received: send large media by reference
+│   ├── MessageTooLargeError      the message is over 512 KiB: send a reference to what is large
 │   ├── MessageQueueFullError     too many messages wait: let the session catch up
 │   ├── TurnResultNotKeptError    an old message was asked again: read its turn's messages
 │   ├── InterruptNotPendingError  unknown, answered or expired: reload the snapshot
@@ -74,7 +74,7 @@ class BlankMessageError(SessionError, ValueError):
 
 
 class MessageTooLargeError(SessionError, ValueError):
-    """A user message is larger than a Worker can receive. Nothing was sent; send large media by reference."""
+    """A user message is larger than a session takes. Nothing was sent; store what is large and send a reference."""
 
 
 class MessageQueueFullError(SessionError):

@@ -188,7 +188,7 @@ class SendReceipt(Stored):
         message_id: The message's id.
         accepted: False when it was refused; `refusal` says why.
         repeated: The message had been received before; nothing was added.
-        refusal: `blank` or `queue_full`.
+        refusal: `blank`, `too_large` (over 512 KiB) or `queue_full`.
         queued_messages: How many messages wait, this one included.
     """
 
@@ -196,7 +196,7 @@ class SendReceipt(Stored):
     message_id: str
     accepted: bool
     repeated: bool = False
-    refusal: Literal["blank", "queue_full"] | None = None
+    refusal: Literal["blank", "too_large", "queue_full"] | None = None
     queued_messages: int = 0
 
 

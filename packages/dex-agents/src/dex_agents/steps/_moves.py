@@ -20,7 +20,7 @@ from dex_agents._records import (
     RunModelInput,
     TurnRecord,
 )
-from dex_agents._schema import INTERRUPTS, MESSAGES, RUN_STATE, STATUS, TOOL_CALLS
+from dex_agents._schema import INTERRUPTS, MESSAGE_CHUNKS, MESSAGES, RUN_STATE, STATUS, TOOL_CALLS
 from dex_agents.snapshot import SessionStart
 from dex_agents.steps import _options
 
@@ -52,8 +52,8 @@ def to_run_model(
         execute_retry=replace(retry, maximum_attempts=attempts) if retry else None,
         execute_load_attribute_maps=(RUN_STATE,),
         execute_load_attribute_map_instances=(
-            MESSAGES.load(message_key(turn.message_sequence)),
-            *(TOOL_CALLS.load(call_id) for call_id in turn.open_calls),
+            *(_message_loads(turn) if kind == "new_turn" else ()),
+            *_call_loads(turn.open_calls),
             *(INTERRUPTS.load(interrupt_id) for interrupt_id in turn.open_questions),
         ),
     ).on_execute_failure_proceed_to(RecordTurnFailure, _turn_failure_options(turn))
@@ -129,7 +129,7 @@ def _turn_failure_options(turn: TurnRecord) -> StepOptions:
         _options.SPINE,
         execute_load_attribute_maps=(RUN_STATE,),
         execute_load_attribute_map_instances=(
-            MESSAGES.load(message_key(turn.message_sequence)),
+            *_message_loads(turn),
             *_call_loads(turn.calls),
         ),
     )
@@ -137,3 +137,9 @@ def _turn_failure_options(turn: TurnRecord) -> StepOptions:
 
 def _call_loads(call_ids: Iterable[str]) -> tuple[AttributeMapLoad, ...]:
     return tuple(TOOL_CALLS.load(call_id) for call_id in call_ids)
+
+
+def _message_loads(turn: TurnRecord) -> tuple[AttributeMapLoad, ...]:
+    """Load the turn's user message: from the window, or from the chunk that a large message has for itself."""
+    key = message_key(turn.message_sequence)
+    return MESSAGES.load(key), MESSAGE_CHUNKS.load(key)

@@ -3,9 +3,10 @@
 from dex import AsyncContext, StepDecision, StepOptions, go_to_many
 
 from dex_agents._attempt import attempt
-from dex_agents._batch import begin_batch
+from dex_agents._batch import begin_batch, check_batch
 from dex_agents._event_writer import EventWriter
 from dex_agents._heartbeat import heartbeats
+from dex_agents._limits import MAX_KEPT_CALLS
 from dex_agents._message_log import MessageLog
 from dex_agents._records import RunModelInput
 from dex_agents._schema import INTERRUPTS, TOOL_CALLS
@@ -78,9 +79,14 @@ class RunModel(SessionStep[RunModelInput]):
     def _record(
         self, context: AsyncContext, session: SessionEditor, store: StateStore, step: ModelStep, events: EventWriter
     ) -> list[Movement]:
-        """Stage everything that the model call changed, in one commit."""
-        self._consume_batch(context, session)
+        """Stage everything that the model call changed, in one commit.
+
+        What can fail the turn comes first: a failed turn must not carry half of what this one staged.
+        """
+        if isinstance(step.outcome, Waiting):
+            check_batch(step.outcome)
         store.save(step.state)
+        self._consume_batch(context, session)
         MessageLog(context).append(session, session.turn.turn_id, step.messages, self._services.options)
         session.update(usage=session.record.usage.plus(step.usage))
         session.update_turn(
@@ -104,8 +110,12 @@ class RunModel(SessionStep[RunModelInput]):
 
     def _consume_batch(self, context: AsyncContext, session: SessionEditor) -> None:
         """Drop what only the runner needed of calls whose results the model has seen now."""
-        for call_id in session.turn.open_calls:
+        turn = session.turn
+        for call_id in turn.open_calls:
             TOOL_CALLS.set(context, call_id, TOOL_CALLS.get(context, call_id).slim())
+        for call_id in turn.calls[:-MAX_KEPT_CALLS]:
+            TOOL_CALLS.delete(context, call_id)
+        session.update_turn(calls=turn.calls[-MAX_KEPT_CALLS:])
 
 
 def _turn_input(context: AsyncContext, session: SessionEditor, step_input: RunModelInput) -> TurnInput:
