@@ -1,0 +1,1 @@
+"""What tests of several packages share; importable as `support` because pytest puts `tests` on the path."""
