@@ -150,19 +150,20 @@ async def check_parity(scenario: Scenario, mode: Mode) -> Trace:
     twice = mode == "every model step twice"
     plain = await run_plainly(scenario, streaming=streaming)
     durable = await run_durably(scenario, streaming=streaming, twice=twice)
-    assert durable.error == plain.error
+    assert durable.error == plain.error, f"plainly: {plain.error!r}, durably: {durable.error!r}"
     for number, (wanted, got) in enumerate(zip(plain.shown, durable.shown, strict=False), start=1):
-        assert asdict(got) == asdict(wanted), f"request {number} differs"
+        assert asdict(got) == asdict(wanted), f"request {number} differs: {_differences(asdict(wanted), asdict(got))}"
     assert len(durable.shown) == len(plain.shown)
-    assert durable.results == plain.results
+    assert durable.results == plain.results, f"{plain.results} {durable.results}"
     if scenario.fails is None:
-        assert plain.error is None
-        assert (durable.requests, durable.tokens) == (plain.requests, plain.tokens)
+        assert plain.error is None, plain.error
+        used = (durable.requests, durable.tokens)
+        assert used == (plain.requests, plain.tokens), f"{used}, plainly {(plain.requests, plain.tokens)}"
     else:
         assert plain.error is not None
         assert scenario.fails in plain.error
     if scenario.compare_execution and not twice:
-        assert sorted(durable.log) == sorted(plain.log)
+        assert sorted(durable.log) == sorted(plain.log), f"plainly: {plain.log}, durably: {durable.log}"
     return durable
 
 
@@ -174,3 +175,16 @@ def _as_approval(answer: Answer) -> ToolApproved | ToolDenied:
 
 def _as_result(answer: Answer) -> Any:
     return ToolFailed(str(answer.value)) if answer.is_error else answer.value
+
+
+def _differences(wanted: Any, got: Any, path: str = "") -> str:
+    """Name the first place where two JSON values differ."""
+    if isinstance(wanted, dict) and isinstance(got, dict):
+        for key in cast("dict[str, Any]", wanted):
+            if wanted[key] != cast("dict[str, Any]", got).get(key):
+                return _differences(wanted[key], cast("dict[str, Any]", got).get(key), f"{path}.{key}")
+    if isinstance(wanted, list) and isinstance(got, list):
+        for index, (one, other) in enumerate(zip(cast("list[Any]", wanted), cast("list[Any]", got), strict=False)):
+            if one != other:
+                return _differences(one, other, f"{path}[{index}]")
+    return f"{path} is {got!r}, plainly {wanted!r}"

@@ -64,6 +64,7 @@ class ModelStepRun:
 
     async def from_request(self, request: ModelRequest) -> OpenBatch | ModelRequest | End[Any]:
         """Go on with a request that an earlier Step left."""
+        self._internals.record_attempts(failed=self.turn.failed, succeeded=self.turn.succeeded)
         return await self._advance(ModelRequestNode(request=request))
 
     async def from_results(
@@ -79,7 +80,6 @@ class ModelStepRun:
         ids = [call.tool_call_id for call in response.tool_calls]
         if all(one in parts for one in ids):
             # The request is built here and not by the framework, which would run hooks and events a second time.
-            self._internals.record_attempts(failed=self.turn.failed, succeeded=self.turn.succeeded)
             return await self.from_request(ModelRequest(parts=order_parts(ids, parts)))
         held = [call for call in response.tool_calls if call.tool_call_id in self.turn.held_calls]
         return await self._try_outputs(response, records, held, attempts=self.turn)
