@@ -18,6 +18,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.models import Model, ModelRequestContext
 from pydantic_ai.models.function import AgentInfo
 from pydantic_ai.models.test import TestModel
+from pydantic_ai.run import AgentRunResult
 from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.usage import UsageLimits
 
@@ -144,6 +145,11 @@ def hooked(model: Model, log: list[str]) -> Agent[Any, Any]:
             raise ModelRetry("say it politely")
         return response
 
+    @hooks.on.after_run
+    async def after_run(ctx: RunContext[object], *, result: AgentRunResult[Any]) -> AgentRunResult[Any]:
+        log.append(f"{len(result.new_messages())} of {len(result.all_messages())} messages are new")
+        return replace(result, output=f"{result.output}!")
+
     def only_in_later_steps(ctx: RunContext[object], tools: list[ToolDefinition]) -> list[ToolDefinition]:
         return [tool for tool in tools if tool.name != "late" or ctx.run_step > 1]
 
@@ -220,8 +226,10 @@ SCENARIOS = [
             [Call("late", {"x": 2}, "b"), Call("early", {"x": 3}, "c")],
             "rude",
             "please",
+            "more",
         ],
         build=hooked,
+        turns=("go", "go on"),
     ),
     Scenario(
         name="content that waits until the agent has nothing else to do",

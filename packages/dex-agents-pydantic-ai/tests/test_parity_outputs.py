@@ -6,8 +6,12 @@ from typing import Any, Literal
 import pytest
 from pydantic import BaseModel
 from pydantic_ai import Agent, ModelRetry, NativeOutput, PromptedOutput, RunContext, TextOutput, ToolOutput
+from pydantic_ai.capabilities import HandleDeferredToolCalls
+from pydantic_ai.exceptions import CallDeferred
 from pydantic_ai.messages import TextPart, ThinkingPart, ToolCallPart, ToolReturn
 from pydantic_ai.models import Model
+from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults
+from pydantic_ai.usage import UsageLimits
 
 from dex_agents.testing import answer_with, approve, deny
 from support.pydantic_ai_parity import MODES, Build, Mode, Scenario, check_parity
@@ -64,6 +68,31 @@ def reporter(end_strategy: EndStrategy = "graceful", output_type: Any = Report, 
     return build
 
 
+def self_answering(model: Model, log: list[str]) -> Agent[Any, Any]:
+    async def answer(ctx: RunContext[object], requests: DeferredToolRequests) -> DeferredToolResults | None:
+        return requests.build_results(
+            calls={call.tool_call_id: f"{call.tool_name} answered" for call in requests.calls}
+        )
+
+    agent = Agent(
+        model,
+        output_type=Report,
+        retries=2,
+        end_strategy="early",
+        capabilities=[HandleDeferredToolCalls[object](handler=answer)],
+    )
+
+    @agent.tool_plain
+    def read(x: int) -> str:
+        return f"read {x}"
+
+    @agent.tool_plain
+    def outside(x: int) -> str:
+        raise CallDeferred
+
+    return agent
+
+
 def with_strategy(end_strategy: EndStrategy) -> list[Scenario]:
     """The mixtures of function tools and outputs in one response."""
     build = reporter(end_strategy)
@@ -101,6 +130,19 @@ def with_strategy(end_strategy: EndStrategy) -> list[Scenario]:
             "an approval beside a good output",
             [Call("pay", {"x": 1}, "a"), report(GOOD, "b")],
             answers={"a": approve()},
+        ),
+        scenario(
+            "a turn after one that ended with an approval and content for the model beside a good output",
+            [Call("pay", {"x": 1}, "a"), Call("show", {"x": 1}, "s"), report(GOOD, "b")],
+            [report(GOOD, "c")],
+            turns=("go", "go on"),
+            answers={"a": approve()},
+        ),
+        scenario(
+            "the limit of tool calls is reached exactly",
+            [read, Call("read", {"x": 2}, "a"), report(BAD, "b")],
+            [report(GOOD, "c")],
+            usage_limits=UsageLimits(tool_calls_limit=2),
         ),
         scenario(
             "an approval beside a bad output",
@@ -203,6 +245,11 @@ OUTPUTS = [
         name="a list as output",
         script=[READ, [Call("final_result", {"response": [1, 2]}, "b")]],
         build=reporter(output_type=list[int]),
+    ),
+    Scenario(
+        name="early: the agent answers external calls itself",
+        script=[[*READ, Call("outside", {"x": 1}, "b"), report(BAD, "c")], [report(GOOD, "d")]],
+        build=self_answering,
     ),
     Scenario(
         name="approvals answered beside an external result and an output that is refused",

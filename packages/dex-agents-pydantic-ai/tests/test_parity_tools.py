@@ -338,6 +338,12 @@ SCENARIOS = [
         build=hidden,
     ),
     Scenario(
+        name="a hidden tool is called again and again",
+        script=[[Call("rare", {"x": i}, f"c{i}")] for i in range(5)],
+        build=hidden,
+        fails="'rare' exceeded max retries count of 2",
+    ),
+    Scenario(
         name="tools that block a thread",
         script=[[Call("wait", {"x": i}, f"c{i}") for i in range(3)], "done"],
         build=blocking,
