@@ -170,7 +170,7 @@ def reminding(model: Model, log: list[str]) -> Agent[Any, Any]:
     agent: Agent[object, str] = Agent(model)
 
     @agent.tool
-    def remind(ctx: RunContext[object], x: int) -> str:
+    async def remind(ctx: RunContext[object], x: int) -> str:
         ctx.enqueue(f"do not forget {x}", priority="when_idle")
         return "noted"
 

@@ -60,7 +60,7 @@ def workshop(model: Model, log: list[str]) -> Agent[Any, Any]:
         return "at last"
 
     @agent.tool
-    def chatty(ctx: RunContext[object], x: int) -> str:
+    async def chatty(ctx: RunContext[object], x: int) -> str:
         ctx.enqueue(f"by the way: {x}")
         return f"said {x}"
 

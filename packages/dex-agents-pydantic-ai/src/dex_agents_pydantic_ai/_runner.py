@@ -7,6 +7,7 @@ from typing import Any, Generic, TypeVar
 from pydantic import JsonValue
 from pydantic_ai import AgentRun
 from pydantic_ai.agent import AbstractAgent
+from pydantic_ai.exceptions import RunCancelled
 from pydantic_ai.messages import ModelRequest, ModelRequestPart, ModelResponse, ToolReturnPart, UserPromptPart
 from pydantic_ai.models import Model
 from pydantic_ai.settings import ModelSettings
@@ -54,7 +55,7 @@ from dex_agents_pydantic_ai._state import (
     read_state,
     write_state,
 )
-from dex_agents_pydantic_ai._tool_call import read_enqueued, run_one_call
+from dex_agents_pydantic_ai._tool_call import give_up, read_enqueued, run_one_call
 from dex_agents_pydantic_ai._tools import order_parts, to_record, to_requests
 
 DepsT = TypeVar("DepsT")
@@ -190,12 +191,16 @@ class PydanticAIRunner(Generic[DepsT, OutputT]):
         """
         state = read_state(request.state)
         response = state.open_response
+        call = next(one for one in response.tool_calls if one.tool_call_id == request.call.call_id)
         catcher = CatchDeferrals()
         reached = False
         try:
             async with self._runs.open(request.step, state, capability=catcher, requests_model=False) as run:
                 reached = True
-                return await run_one_call(run, response, request, catcher)
+                return await run_one_call(run, call, response, request, catcher)
+        except RunCancelled as error:
+            # The tool cancelled the run it belongs to, which is this turn; a cancelled Step is a CancelledError.
+            return give_up(call, str(error))
         except Exception as error:
             # A tool that has asked before did run, and an effect that may be repeated is simply tried again.
             if reached or request.resume is not None or request.call.policy.effect.is_repeatable:
