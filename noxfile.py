@@ -52,4 +52,4 @@ def lint(session: nox.Session) -> None:
 def types(session: nox.Session) -> None:
     """Check the types of source and tests, strictly."""
     sync(session, "test", "types")
-    session.run("pyright")
+    session.run("pyright", "--pythonpath", "python")

@@ -10,14 +10,18 @@ DexAgentsError
 │   ├── SessionFailedError        it died: read why, start a new one
 │   ├── SessionAlreadyExistsError the id is taken by another agent: choose another
 │   ├── BlankMessageError         the message has no content: send some
+│   ├── MessageTooLargeError      the message is over 512 KiB: send a reference to what is large
 │   ├── MessageQueueFullError     too many messages wait: let the session catch up
+│   ├── TurnResultNotKeptError    an old message was asked again: read its turn's messages
 │   ├── InterruptNotPendingError  unknown, answered or expired: reload the snapshot
 │   ├── SessionBusyError          a Step held the lock for 5 s: repeat
+│   ├── AnswerTimeoutError        `ask` waited long enough: ask again with the same `message_id` to wait on
 │   └── TurnFailedError           a turn ended without an answer (also raised by runners: another attempt cannot help)
 ├── NoWorkerAvailableError        no Worker serves this agent: start one, then repeat; nothing was lost
 ├── EngineUnavailableError        the server does not answer at its address: start it, or correct the address
 ├── EngineStartError              the embedded engine cannot start; has `reason`
 ├── StateNotReadableError         (raised by runners) the stored state was written by another version
+├── AttemptFailedError            (seen in a Step's history) one attempt of a model or tool call raised
 └── ToolDidNotHappen              (raised by tools) the write provably did not happen: recorded as failed
 ```
 """
@@ -69,12 +73,32 @@ class BlankMessageError(SessionError, ValueError):
     """A user message has no content. Nothing was sent."""
 
 
+class MessageTooLargeError(SessionError, ValueError):
+    """A user message is larger than a session takes. Nothing was sent; store what is large and send a reference."""
+
+
 class MessageQueueFullError(SessionError):
     """Too many user messages wait for their turn. Nothing was sent; repeat when the session has caught up."""
 
 
 class SessionBusyError(SessionError):
     """A Step held the lock of what was asked for during the whole time. Nothing changed; repeat."""
+
+
+class AnswerTimeoutError(SessionError, TimeoutError):
+    """`ask` waited for its whole timeout. The message is not lost and its turn goes on.
+
+    Attributes:
+        message_id: Ask again with it, and the same content, to wait for the same answer.
+    """
+
+    def __init__(self, message: str, *, session_id: str, message_id: str) -> None:
+        super().__init__(message, session_id=session_id)
+        self.message_id = message_id
+
+
+class TurnResultNotKeptError(SessionError):
+    """The turn finished so long ago that its result is forgotten. Its messages are still in the log."""
 
 
 class InterruptNotPendingError(SessionError):
@@ -137,4 +161,12 @@ class ToolDidNotHappen(DexAgentsError):  # noqa: N818  the name is part of the c
     """Raised by a tool to say that its write provably did not happen.
 
     The call is recorded as `failed` instead of `outcome_unknown`, and the model may call the tool again.
+    """
+
+
+class AttemptFailedError(DexAgentsError):
+    """One attempt of a model or tool call raised; the Step's policy decides whether there is another.
+
+    The text has the original error's type and message. Steps raise it, so that it stands in the Flow's history and in
+    the note that the model gets.
     """

@@ -1,6 +1,7 @@
 """Tool calls: what a call may do to the world, how it is allowed, and how it ended."""
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import StrEnum
@@ -236,3 +237,13 @@ def current_tool_call() -> ToolCallInfo | None:
     that the tool writes to.
     """
     return _current_tool_call.get()
+
+
+@contextmanager
+def running_tool_call(call: ToolCallInfo) -> Generator[None]:
+    """Make `call` the current one inside the block; for sessions and their test harness, not for tools."""
+    token = _current_tool_call.set(call)
+    try:
+        yield
+    finally:
+        _current_tool_call.reset(token)

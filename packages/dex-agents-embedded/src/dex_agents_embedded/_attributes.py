@@ -1,0 +1,54 @@
+"""A run's Attributes as they are now: those on the disk, overlaid with changes that are not there yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from ._hot_runs import HotRun
+from ._store.loader import Loader
+
+
+class Attributes:
+    """Reads Attributes as serialized `Value`s by physical key (`name`, or `map/instance`)."""
+
+    def __init__(self, loader: Loader) -> None:
+        self._loader = loader
+
+    def get(self, hot: HotRun, key: str) -> bytes | None:
+        """Return one Attribute; None if it is absent."""
+        is_newer, value = hot.uncommitted_value(key)
+        return value if is_newer else self._loader.attribute(hot.run.key, key)
+
+    def all(self, hot: HotRun) -> dict[str, bytes]:
+        """Return every Attribute."""
+        return _overlaid(hot, self._loader.all_attributes(hot.run.key), lambda _: True)
+
+    def selected(self, hot: HotRun, selectors: Collection[str]) -> dict[str, bytes]:
+        """Return what a request carries: every ordinary Attribute, and what the selectors name.
+
+        Args:
+            hot: The run.
+            selectors: `map/` for a whole AttributeMap, `map/instance` for one instance of it.
+        """
+        found = self._loader.ordinary_attributes(hot.run.key)
+        for selector in selectors:
+            map_name, _, instance = selector.partition("/")
+            if not instance:
+                found.update(self._loader.attribute_map(hot.run.key, map_name))
+            elif (value := self._loader.attribute(hot.run.key, selector)) is not None:
+                found[selector] = value
+        return _overlaid(hot, found, lambda key: _is_selected(key, selectors))
+
+
+def _is_selected(key: str, selectors: Collection[str]) -> bool:
+    map_name, slash, _ = key.partition("/")
+    return not slash or key in selectors or f"{map_name}/" in selectors
+
+
+def _overlaid(hot: HotRun, found: dict[str, bytes], wanted: Callable[[str], bool]) -> dict[str, bytes]:
+    for key, value in hot.uncommitted():
+        if value is None:
+            found.pop(key, None)
+        elif wanted(key):
+            found[key] = value
+    return found

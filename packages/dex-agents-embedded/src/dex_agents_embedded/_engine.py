@@ -1,0 +1,271 @@
+"""The engine: one directory, one address, and everything between them."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import ipaddress
+import logging
+import os
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self, cast
+
+import grpc
+from dex.dexpb import dex_pb2_grpc
+
+from ._index_types import IndexTypes
+from ._limits import MEBIBYTE, Limits
+from ._matching import Matching
+from ._rpcs import Rpcs
+from ._servicers.flows import Flows
+from ._servicers.worker_tasks import WorkerTasks
+from ._shell import Shell
+from ._store.loader import Loader
+from ._store.schema import open_file, open_reader
+from ._store.writer import Writer
+from .errors import AddressError, CommitFailedError, DataFileError, EngineError, EngineInUseError
+
+DATA_FILE: Final = "engine.db"
+LOCK_FILE: Final = "engine.lock"
+
+_HOT_RUNS: Final = 256
+_CANCEL_GRACE_SECONDS: Final = 0.2
+
+_logger = logging.getLogger(__name__)
+
+
+class EmbeddedEngine:
+    """A Dex engine for one machine, inside this process's event loop.
+
+    It serves the Dex gRPC protocol on a loopback address and keeps all Flows in one SQLite file. Nothing is handed to
+    a Worker or answered to a Client before it is on the disk; after a crash at any moment a new engine on the same
+    directory goes on.
+
+    Example:
+        ```python
+        async with EmbeddedEngine(".dex") as engine:
+            client = AsyncClient(registry, blob_cache, ClientOptions(engine.address, WorkerTarget(pull=True)))
+        ```
+
+    Args:
+        directory: Holds `engine.db` (with `engine.db-wal` and `engine.db-shm`) and `engine.lock`; it is created if
+            need be.
+        address: `host:port` to listen on; the host must be a loopback one. Port 0 takes a free one, see `address`.
+        dispatch_wait_seconds: How long an RPC waits for a Worker that can take it, never longer than its own timeout.
+        stop_grace_seconds: How long `stop` waits for running tasks. A Step that is still running then counts as
+            interrupted.
+        max_value_bytes: The largest single value that is stored.
+
+    Attributes:
+        failure: Why the engine stopped by itself; None while all is well.
+    """
+
+    failure: EngineError | None
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        address: str = "127.0.0.1:0",
+        *,
+        dispatch_wait_seconds: float = 10.0,
+        stop_grace_seconds: float = 5.0,
+        max_value_bytes: int = 16 * MEBIBYTE,
+    ) -> None:
+        if dispatch_wait_seconds < 0 or stop_grace_seconds < 0:
+            raise ValueError("dispatch_wait_seconds and stop_grace_seconds must not be negative")
+        if max_value_bytes <= 0:
+            raise ValueError(f"max_value_bytes must be positive, it is {max_value_bytes}")
+        self.failure = None
+        self._directory = Path(directory)
+        self._requested_address = address
+        self._dispatch_wait = dispatch_wait_seconds
+        self._stop_grace = stop_grace_seconds
+        self._limits = Limits(value=max_value_bytes)
+        self._address: str | None = None
+        self._lock: int | None = None
+        self._writer: Writer | None = None
+        self._loader: Loader | None = None
+        self._shell: Shell | None = None
+        self._server: Any = None
+        self._matching = Matching()
+        self._ending: asyncio.Task[None] | None = None
+        self._ended = asyncio.Event()
+
+    @property
+    def address(self) -> str:
+        """The `host:port` that Workers and Clients use, with the real port.
+
+        Raises:
+            RuntimeError: The engine is not started.
+        """
+        if self._address is None:
+            raise RuntimeError("the engine is not started: await engine.start() first")
+        return self._address
+
+    async def start(self) -> None:
+        """Open the directory, take up what was running, and serve.
+
+        Raises:
+            EngineInUseError: Another engine has the directory.
+            DataFileError: The data file is damaged or newer than this package.
+            AddressError: The address cannot be listened on.
+            RuntimeError: The engine was started before; make a new one instead.
+        """
+        if self._lock is not None or self._ended.is_set():
+            raise RuntimeError("an engine is started once: make a new EmbeddedEngine")
+        host = _loopback_host(self._requested_address)
+        self._directory.mkdir(parents=True, exist_ok=True)
+        self._lock = _lock(self._directory / LOCK_FILE)
+        try:
+            await self._open(host)
+        except BaseException:
+            await self._close_files()
+            self._ended.set()
+            raise
+
+    async def stop(self) -> None:
+        """Stop serving: Workers finish what they run (within the grace) and are told to come back later.
+
+        The last commits are awaited and the file is closed. Stopping again, or an engine that failed, is no error.
+        """
+        if self._lock is None and not self._ended.is_set():
+            self._ended.set()
+            return
+        if self._ending is None:
+            self._ending = asyncio.create_task(self._end())
+        await asyncio.shield(self._ending)
+
+    async def wait_ended(self) -> None:
+        """Wait until the engine has stopped, by `stop` or by a failure (see `failure`)."""
+        await self._ended.wait()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    def _before_commit(self) -> Callable[[], None] | None:
+        """Return what the commit thread calls before each commit; tests override it to hold the disk."""
+        return None
+
+    async def _open(self, host: str) -> None:
+        path = self._directory / DATA_FILE
+        self._writer = Writer(open_file(path), path, self._commit_failed, self._before_commit())
+        try:
+            self._loader = loader = Loader(open_reader(path))
+            shell = self._shell = Shell(loader, self._writer, self._matching, self._limits, _HOT_RUNS)
+            index_types = IndexTypes(self._writer, loader.index_types())
+            self._server = server = _new_server()
+            flows = Flows(shell, Rpcs(shell, self._dispatch_wait), index_types)
+            add = cast(Any, dex_pb2_grpc)
+            add.add_FlowServiceServicer_to_server(flows, server)
+            add.add_WorkerTaskServiceServicer_to_server(WorkerTasks(self._matching), server)
+            # The port is taken before anything is taken up, and answers only after.
+            port = _bind(server, self._requested_address)
+            recovered = await shell.recover()
+        except sqlite3.Error as error:
+            text = f"{path} is damaged ({error}): restore it from a backup, or use another directory"
+            raise DataFileError(text, "unreadable") from error
+        await server.start()
+        self._address = f"{host}:{port}"
+        _logger.info("engine on %s serves %s, %d Flows were at work", self._address, path, recovered)
+
+    def _commit_failed(self, failure: CommitFailedError) -> None:
+        self.failure = failure
+        _logger.error("%s", failure)
+        if self._ending is None:
+            self._ending = asyncio.get_running_loop().create_task(self._end())
+
+    async def _end(self) -> None:
+        self._matching.begin_closing("the engine stops")
+        try:
+            if self._server is not None:
+                if self.failure is None:
+                    await self._matching.drained(self._stop_grace)
+                if self._shell is not None:
+                    self._shell.close()
+                await self._server.stop(_CANCEL_GRACE_SECONDS)
+        finally:
+            await self._close_files()
+            self._ended.set()
+
+    async def _close_files(self) -> None:
+        try:
+            if self._loader is not None:
+                self._loader.close()
+            if self._writer is not None:
+                await self._writer.close()
+        except CommitFailedError:
+            pass  # it is in `failure`, and whoever waited for it was told
+        finally:
+            if self._lock is not None:
+                # The file stays: a lock on a deleted file would not exclude one on its successor.
+                os.close(self._lock)
+                self._lock = None
+
+
+def _new_server() -> Any:
+    return grpc.aio.server(
+        options=[
+            ("grpc.so_reuseport", 0),  # otherwise a second engine silently shares the port
+            ("grpc.max_receive_message_length", 64 * MEBIBYTE),
+            ("grpc.max_concurrent_streams", 100_000),
+        ]
+    )
+
+
+def _loopback_host(address: str) -> str:
+    """Return the host of an address, in the form that a gRPC target has.
+
+    Raises:
+        AddressError: It is not `host:port` with a loopback host.
+    """
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > 65535:
+        text = f"{address!r} is no address to listen on: write host:port, for example 127.0.0.1:0"
+        raise AddressError(text, "address_not_allowed")
+    if host != "localhost":
+        try:
+            is_loopback = ipaddress.ip_address(host.strip("[]")).is_loopback
+        except ValueError:
+            is_loopback = False
+        if not is_loopback:
+            text = (
+                f"the engine does not listen on {address!r}: it has no authentication, so only loopback hosts are "
+                f"allowed "
+                "(127.0.0.1, localhost, [::1]); use a Dex Server for more than one machine"
+            )
+            raise AddressError(text, "address_not_allowed")
+    return host
+
+
+def _bind(server: Any, address: str) -> int:
+    try:
+        port: int = server.add_insecure_port(address)
+    except RuntimeError as error:
+        port = 0
+        cause: Exception | None = error
+    else:
+        cause = None
+    if not port:
+        text = f"{address} cannot be listened on, another program has it: stop that, or choose another port (0: any)"
+        raise AddressError(text, "address_in_use") from cause
+    return port
+
+
+def _lock(path: Path) -> int:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(descriptor)
+        text = f"another engine uses {path.parent}: connect to that one, stop it, or choose another directory"
+        raise EngineInUseError(text) from error
+    return descriptor

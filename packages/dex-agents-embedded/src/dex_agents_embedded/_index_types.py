@@ -1,0 +1,53 @@
+"""The search keys that Workers declare when they start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from dex.dexpb import dex_pb2 as pb
+
+from ._store.statements import Operation, Statement
+from ._store.writer import Writer
+from ._wire_errors import invalid
+
+
+class IndexTypes:
+    """Index keys with their types, kept on the disk so that a restart knows them before a Worker comes.
+
+    Args:
+        writer: Writes new ones.
+        stored: Those of the file.
+    """
+
+    def __init__(self, writer: Writer, stored: Mapping[str, pb.IndexType]) -> None:
+        self._types = dict(stored)
+        self._writer = writer
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._types
+
+    def keys(self) -> Iterable[str]:
+        """Return the known keys."""
+        return self._types.keys()
+
+    def config(self, attribute_name: str) -> pb.IndexConfig | None:
+        """Return how an Attribute is indexed whose writer did not say; None if it is not."""
+        kind = self._types.get(attribute_name)
+        return None if kind is None else pb.IndexConfig(enable=True, type=kind)
+
+    async def declare(self, declared: Mapping[str, pb.IndexType]) -> None:
+        """Add keys.
+
+        Raises:
+            WireError: A key is known with another type, so that what is stored under it could not be compared any more.
+        """
+        for key, kind in declared.items():
+            known = self._types.get(key)
+            if known is not None and known != kind:
+                names = pb.IndexType.Name(known), pb.IndexType.Name(kind)
+                raise invalid(f"index key {key!r} has type {names[0]} already, it cannot become {names[1]}")
+        new = {key: kind for key, kind in declared.items() if key not in self._types}
+        if new:
+            self._types.update(new)
+            self._writer.submit(Operation(Statement.INDEX_TYPE_PUT, key, (key, int(kind))) for key, kind in new.items())
+        await self._writer.settled()

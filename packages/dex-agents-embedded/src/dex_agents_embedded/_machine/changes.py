@@ -1,0 +1,162 @@
+"""The smallest changes of a run, each noted in its delta. Commands are made of these."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+from typing import Final
+
+from dex.dexpb import dex_pb2 as pb
+
+from .delta import AttributeChange, Message
+from .phase import Phase
+from .run import Run
+from .step import StepExecution
+
+NULL_VALUE: Final = pb.Value(null_value="NULL_VALUE").SerializeToString()
+
+
+def is_absent(value: pb.Value) -> bool:
+    """True for a value that stands for "no value": unset, or an explicit null."""
+    return value.WhichOneof("kind") in (None, "null_value")
+
+
+def touch(run: Run, step: StepExecution) -> None:
+    """Note that a Step execution changed."""
+    if step.id not in run.delta.created:
+        run.delta.changed[step.id] = step
+
+
+def schedule(run: Run, movement: pb.StepMovement, source: str) -> StepExecution:
+    """Add a Step execution to the run.
+
+    Args:
+        run: The run.
+        movement: Type, input, options and, for a failure route, the failure. It is copied.
+        source: What scheduled it: a Step execution id, `__start__` or `__rpc/<name>`. A Worker's own claim is never
+            used.
+    """
+    own = pb.StepMovement()
+    own.CopyFrom(movement)
+    own.from_step_execution_id_internal_only = source
+    count = run.step_counts[own.step_type] = run.step_counts.get(own.step_type, 0) + 1
+    run.step_sequence += 1
+    step = StepExecution(
+        number=run.step_sequence,
+        id=f"{own.step_type}-{count}",
+        movement=own,
+        phase=Phase.EXECUTE_QUEUED if own.step_options.skip_wait_for else Phase.WAIT_FOR_QUEUED,
+    )
+    if own.HasField("recovery_error_internal_only"):
+        step.recovery = own.recovery_error_internal_only
+    run.steps[step.id] = step
+    run.delta.created[step.id] = step
+    run.delta.header = True
+    return step
+
+
+def finish(run: Run, step: StepExecution) -> None:
+    """Remove a finished or cancelled Step execution."""
+    del run.steps[step.id]
+    set_heartbeat(run, step, None)
+    if run.delta.created.pop(step.id, None) is None:
+        run.delta.changed.pop(step.id, None)
+        run.delta.removed[step.id] = step.number
+
+
+def set_heartbeat(run: Run, step: StepExecution, value: bytes | None) -> None:
+    """Keep the value of a Step's latest heartbeat; None forgets it."""
+    if step.heartbeat != value:
+        step.heartbeat = value
+        run.delta.heartbeats[step.number] = value
+
+
+def write_attributes(run: Run, writes: Iterable[pb.AttributeWrite]) -> None:
+    """Set or delete Attributes; an absent value deletes."""
+    for write in writes:
+        index = write.index_config if write.HasField("index_config") and write.index_config.enable else None
+        value = None if is_absent(write.value) else write.value.SerializeToString()
+        run.delta.attributes[write.key] = AttributeChange(value, index)
+
+
+def publish(run: Run, messages: Iterable[pb.ChannelMessage], now: float) -> None:
+    """Queue messages at the end of their Channels."""
+    for message in messages:
+        run.message_sequence += 1
+        queued = Message(
+            run.message_sequence,
+            _message_id(run.key, run.message_sequence, now),
+            NULL_VALUE if message.value.WhichOneof("kind") is None else message.value.SerializeToString(),
+        )
+        run.channels.setdefault(message.channel_name, []).append(queued)
+        run.delta.published[queued.sequence] = (message.channel_name, queued)
+        run.delta.header = True
+
+
+def _message_id(run_key: int, sequence: int, now: float) -> str:
+    """Return a version 7 UUID: its time is `now`, its random bits are the run and the sequence, unique in one file."""
+    milliseconds = int(now * 1000) & (1 << 48) - 1
+    low = (run_key & (1 << 42) - 1) << 32 | sequence & (1 << 32) - 1
+    return str(
+        uuid.UUID(int=milliseconds << 80 | 0x7 << 76 | (low >> 62) << 64 | 0b10 << 62 | low & (1 << 62) - 1),
+    )
+
+
+def has_message(run: Run, deletion: pb.ChannelMessageDeletion) -> bool:
+    """True when the message that a deletion names is still queued."""
+    return any(message.message_id == deletion.message_id for message in run.queued_messages(deletion.channel_name))
+
+
+def delete_messages(run: Run, deletions: Iterable[pb.ChannelMessageDeletion]) -> None:
+    """Remove single messages from their Channels; a message that is gone already is no error."""
+    for deletion in deletions:
+        queue = run.queued_messages(deletion.channel_name)
+        for message in queue:
+            if message.message_id == deletion.message_id:
+                queue.remove(message)
+                _note_consumed(run, message)
+                break
+        if not queue:
+            run.channels.pop(deletion.channel_name, None)
+
+
+def take_messages(run: Run, channel_name: str, count: int) -> list[Message]:
+    """Remove and return a Channel's oldest messages.
+
+    Args:
+        run: The run.
+        channel_name: The Channel.
+        count: How many; at most as many as are queued.
+    """
+    queue = run.queued_messages(channel_name)
+    taken, rest = queue[:count], queue[count:]
+    if rest:
+        run.channels[channel_name] = rest
+    else:
+        run.channels.pop(channel_name, None)
+    for message in taken:
+        _note_consumed(run, message)
+    return taken
+
+
+def _note_consumed(run: Run, message: Message) -> None:
+    if run.delta.published.pop(message.sequence, None) is None:
+        run.delta.consumed.append(message.sequence)
+
+
+def close(
+    run: Run,
+    status: pb.FlowStatus,
+    now: float,
+    error_type: pb.FlowErrorType = pb.FLOW_ERROR_TYPE_UNSPECIFIED,
+    message: str = "",
+) -> None:
+    """Close the Flow: every Step execution ends, the state stays readable."""
+    for step in list(run.steps.values()):
+        finish(run, step)
+    run.status = status
+    run.closed_at = now
+    run.error_type = error_type
+    run.error_message = message
+    run.deadline = 0.0
+    run.delta.header = True

@@ -1,0 +1,74 @@
+"""What one command changed, for the store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from dex.dexpb import dex_pb2 as pb
+
+from .step import StepExecution
+
+
+class Message(NamedTuple):
+    """One queued Channel message.
+
+    Attributes:
+        sequence: Position among all messages of the run, from 1.
+        message_id: The id that Workers and Clients know it by.
+        value: The serialized `Value`.
+    """
+
+    sequence: int
+    message_id: str
+    value: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class AttributeChange:
+    """The newest value of one Attribute.
+
+    Attributes:
+        value: The serialized `Value`; None deletes the Attribute.
+        index: How the value is searched for; None when it is not indexed.
+    """
+
+    value: bytes | None
+    index: pb.IndexConfig | None
+
+
+@dataclass(slots=True)
+class Delta:
+    """The rows that a store has to write so that it equals the `Run` again.
+
+    Attributes:
+        header: True when a field of the run itself changed.
+        created: New Step executions by id.
+        changed: Changed Step executions by id, those of `created` not repeated.
+        removed: Finished Step executions, id to number.
+        heartbeats: Step numbers whose heartbeat value changed, with the new value.
+        attributes: Changed Attributes by physical key.
+        published: New Channel messages by sequence, with the Channel's name.
+        consumed: Sequences of messages that left their Channel.
+    """
+
+    header: bool = False
+    created: dict[str, StepExecution] = field(default_factory=dict[str, StepExecution])
+    changed: dict[str, StepExecution] = field(default_factory=dict[str, StepExecution])
+    removed: dict[str, int] = field(default_factory=dict[str, int])
+    heartbeats: dict[int, bytes | None] = field(default_factory=dict[int, bytes | None])
+    attributes: dict[str, AttributeChange] = field(default_factory=dict[str, AttributeChange])
+    published: dict[int, tuple[str, Message]] = field(default_factory=dict[int, tuple[str, Message]])
+    consumed: list[int] = field(default_factory=list[int])
+
+    def __bool__(self) -> bool:
+        return bool(
+            self.header
+            or self.created
+            or self.changed
+            or self.removed
+            or self.heartbeats
+            or self.attributes
+            or self.published
+            or self.consumed
+        )

@@ -1,0 +1,21 @@
+"""Why a command was not carried out."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class Refusal(Enum):
+    """The reasons for which a run refuses a command; nothing of the command happened."""
+
+    FLOW_CLOSED = "the Flow is closed"
+    MESSAGE_NOT_FOUND = "the Channel message does not exist (any more)"
+    TIMER_NOT_PENDING = "the Step does not wait for this Timer"
+
+
+class RefusedError(Exception):
+    """A run refused a command."""
+
+    def __init__(self, reason: Refusal) -> None:
+        super().__init__(reason.value)
+        self.reason = reason

@@ -1,0 +1,136 @@
+"""One Flow run: its state and the questions that can be asked of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from dex.dexpb import dex_pb2 as pb
+
+from .delta import Delta, Message
+from .phase import Phase
+from .step import StepExecution
+
+
+@dataclass(slots=True)
+class Run:
+    """Everything about one Flow run except its Attribute values, which live in the store only.
+
+    Attributes:
+        key: The store's integer key of the run; newer runs have larger keys.
+        run_id: The id that Clients see.
+        flow_id: The Flow ID.
+        flow_type: The Flow type.
+        request_id: The start request's id; a repeated start with it is the same start.
+        started_at: Unix time in seconds.
+        status: The Flow's status.
+        closed_at: Unix time in seconds; 0 while the Flow runs.
+        step_counts: How many executions of each Step type were scheduled.
+        step_sequence: How many Step executions were scheduled in all.
+        message_sequence: How many Channel messages were published in all.
+        completes_gracefully: True once a Step asked to complete the Flow when no Step is left.
+        outputs: Serialized `StepCompletionOutput`s.
+        error_type: Why the Flow failed.
+        error_message: Why the Flow failed, for people.
+        deadline: Unix time in seconds of the Flow timeout; 0 when there is none.
+        timeout_cancels: True when the Flow timeout cancels the Flow instead of failing it.
+        timeout_seconds: The Flow timeout, for its message.
+        steps: Unfinished Step executions by id, in scheduling order.
+        channels: Queued messages by Channel name, oldest first.
+        rpc_locks: Attribute keys that running RPCs hold. Not stored: an RPC does not outlive the engine.
+        delta: What changed since the last `drain`.
+    """
+
+    key: int
+    run_id: str
+    flow_id: str
+    flow_type: str
+    request_id: str
+    started_at: float
+    status: pb.FlowStatus = pb.FLOW_STATUS_RUNNING
+    closed_at: float = 0.0
+    step_counts: dict[str, int] = field(default_factory=dict[str, int])
+    step_sequence: int = 0
+    message_sequence: int = 0
+    completes_gracefully: bool = False
+    outputs: list[bytes] = field(default_factory=list[bytes])
+    error_type: pb.FlowErrorType = pb.FLOW_ERROR_TYPE_UNSPECIFIED
+    error_message: str = ""
+    deadline: float = 0.0
+    timeout_cancels: bool = False
+    timeout_seconds: int = 0
+    steps: dict[str, StepExecution] = field(default_factory=dict[str, StepExecution])
+    channels: dict[str, list[Message]] = field(default_factory=dict[str, list[Message]])
+    rpc_locks: set[str] = field(default_factory=set[str])
+    delta: Delta = field(default_factory=Delta)
+
+    @property
+    def is_running(self) -> bool:
+        """True until the Flow is closed."""
+        return self.status == pb.FLOW_STATUS_RUNNING
+
+    def locked_keys(self) -> set[str]:
+        """Return the Attribute keys that a running RPC or a started Step method holds."""
+        held = set(self.rpc_locks)
+        for step in self.steps.values():
+            if step.holds_locks():
+                held.update(step.lock_keys())
+        return held
+
+    def ready(self) -> list[StepExecution]:
+        """Return the Steps that may be handed to a Worker now, oldest first.
+
+        Of several Steps that want the same lock only the first one is ready.
+        """
+        ready: list[StepExecution] = []
+        locked: set[str] | None = None
+        for step in self.steps.values():
+            if not step.phase.is_queued:
+                continue
+            keys = step.lock_keys()
+            if keys and not step.attempt:
+                if locked is None:
+                    locked = self.locked_keys()
+                if locked.intersection(keys):
+                    continue
+                locked.update(keys)
+            ready.append(step)
+        return ready
+
+    def running(self) -> list[StepExecution]:
+        """Return the Steps that a Worker has, oldest first."""
+        return [step for step in self.steps.values() if step.phase.is_running]
+
+    def next_due(self) -> float:
+        """Return the Unix time at which `commands.tick` has something to do, 0 when only commands can wake the run."""
+        if not self.is_running:
+            return 0.0
+        times = [time for step in self.steps.values() for time in step.open_deadlines()]
+        if self.deadline:
+            times.append(self.deadline)
+        return min(times, default=0.0)
+
+    def current_attempt(self, step_id: str, attempt: int, phase: Phase | None = None) -> StepExecution | None:
+        """Return the Step if this attempt of it is the one that runs; None for a late or repeated report.
+
+        Args:
+            step_id: The Step execution's id.
+            attempt: The 1-based attempt that the report is about.
+            phase: The running phase that the report belongs to; None for either.
+        """
+        step = self.steps.get(step_id)
+        if step is None or step.attempt != attempt or not step.phase.is_running:
+            return None
+        return step if phase is None or step.phase == phase else None
+
+    def is_step_finished(self, step_type: str, number: int) -> bool:
+        """True when the number-th execution of a Step type was scheduled and is finished or cancelled."""
+        return 0 < number <= self.step_counts.get(step_type, 0) and f"{step_type}-{number}" not in self.steps
+
+    def queued_messages(self, channel_name: str) -> list[Message]:
+        """Return a Channel's queued messages, oldest first."""
+        return self.channels.get(channel_name, [])
+
+    def drain(self) -> Delta:
+        """Return what changed since the last call, and start anew."""
+        delta, self.delta = self.delta, Delta()
+        return delta

@@ -1,0 +1,1 @@
+"""The gRPC services: thin translations between the protocol and the shell."""

@@ -1,0 +1,152 @@
+"""Starting, stopping and describing Flows."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from typing import Final
+
+from dex.dexpb import dex_pb2 as pb
+
+from dex_agents_embedded._hot_runs import HotRun
+from dex_agents_embedded._index_types import IndexTypes
+from dex_agents_embedded._limits import attribute_values
+from dex_agents_embedded._machine import commands
+from dex_agents_embedded._machine.refusal import RefusedError
+from dex_agents_embedded._machine.run import Run
+from dex_agents_embedded._shell import Shell
+from dex_agents_embedded._wire_errors import already_started, invalid, long_poll_ended, not_offered, refused
+
+from .lookup import find, find_running, require_name
+
+LONGEST_WAIT_SECONDS: Final = 60
+"""A wait without a time, or with a longer one, ends after this; the SDK asks again."""
+
+_STOPPED_BY_CLIENT: Final = "fail by client"
+
+
+class Lifecycle:
+    """StartFlow, StopFlow, WaitForFlow, GetFlowSummary."""
+
+    def __init__(self, shell: Shell, index_types: IndexTypes) -> None:
+        self._shell = shell
+        self._index_types = index_types
+
+    async def start(self, request: pb.StartFlowRequest) -> pb.StartFlowResponse:
+        """Start a Flow, unless its ID is taken."""
+        self._check(request)
+        old = self._shell.runs.find(request.flow_id)
+        if old is not None and not _may_reuse(request.flow_start_options.id_reuse_policy, old.run):
+            await old.saved()
+            options = request.flow_start_options.flow_already_started_options
+            if options.ignore_already_started_error and old.run.request_id == request.request_id:
+                return pb.StartFlowResponse(run_id=old.run.run_id)
+            raise already_started(request.flow_id)
+        if old is not None and old.run.is_running:
+            # Both runs' changes go into the same group, so that a crash leaves the old run or the new one.
+            self._stop(old, pb.FLOW_STATUS_TERMINATED)
+        hot = self._shell.start(request, str(uuid.uuid4()))
+        with hot.pinned():
+            await hot.saved()
+        return pb.StartFlowResponse(run_id=hot.run.run_id)
+
+    async def stop(self, request: pb.StopFlowRequest) -> None:
+        """Close a Flow from outside."""
+        hot = find_running(self._shell, request.flow_id, request.run_id)
+        if request.stop_type == pb.STOP_TYPE_FAIL:
+            reason = request.reason or _STOPPED_BY_CLIENT
+            self._stop(hot, pb.FLOW_STATUS_FAILED, pb.FLOW_ERROR_TYPE_CLIENT_API_FAILING_FLOW, reason)
+        elif request.stop_type == pb.STOP_TYPE_TERMINATE:
+            self._stop(hot, pb.FLOW_STATUS_TERMINATED)
+        else:
+            self._stop(hot, pb.FLOW_STATUS_CANCELED)
+        await hot.saved()
+
+    async def wait(self, request: pb.WaitForFlowRequest) -> pb.FlowResult:
+        """Wait until a Flow is closed."""
+        hot = find(self._shell, request.flow_id, request.run_id)
+        seconds = min(request.wait_time_seconds or LONGEST_WAIT_SECONDS, LONGEST_WAIT_SECONDS)
+        closed = await self._shell.until(hot.run.key, lambda it: not it.run.is_running, seconds)
+        if closed is None:
+            raise long_poll_ended(f"Flow {request.flow_id!r} is still running")
+        run = closed.run
+        result = pb.FlowResult(flow_status=run.status, error_type=run.error_type, error_message=run.error_message)
+        if request.needs_results and run.status == pb.FLOW_STATUS_COMPLETED:
+            for output in run.outputs:
+                result.results.add().ParseFromString(output)
+        return result
+
+    async def summary(self, request: pb.GetFlowSummaryRequest) -> pb.GetFlowSummaryResponse:
+        """Describe a Flow in short."""
+        hot = find(self._shell, request.flow_id, request.run_id)
+        run = hot.run
+        summary = pb.GetFlowSummaryResponse(
+            flow_execution_id=pb.FlowExecutionID(flow_id=run.flow_id, run_id=run.run_id),
+            first_run_id=run.run_id,
+            request_id=run.request_id,
+            flow_type=run.flow_type,
+            flow_status=run.status,
+            run_attempt=1,
+        )
+        summary.start_time.FromMilliseconds(int(run.started_at * 1000))
+        if run.closed_at:
+            summary.close_time.FromMilliseconds(int(run.closed_at * 1000))
+        await hot.saved()
+        return summary
+
+    def _stop(
+        self,
+        hot: HotRun,
+        status: pb.FlowStatus,
+        error_type: pb.FlowErrorType = pb.FLOW_ERROR_TYPE_UNSPECIFIED,
+        message: str = "",
+    ) -> None:
+        try:
+            commands.stop(hot.run, status, error_type, message, time.time())
+        except RefusedError as error:
+            raise refused(error, hot.run.flow_id) from error
+        self._shell.settle(hot)
+
+    def _check(self, request: pb.StartFlowRequest) -> None:
+        require_name("flow_id", request.flow_id)
+        if not request.flow_type:
+            raise invalid("flow_type must not be empty")
+        if not request.request_id:
+            raise invalid("request_id must not be empty")
+        if request.start_step_type:
+            require_name("start_step_type", request.start_step_type)
+        options = request.flow_start_options
+        if request.flow_timeout_seconds < 0 or options.flow_start_delay_seconds < 0:
+            raise invalid("the Flow timeout and the start delay must not be negative")
+        if request.flow_timeout_seconds and request.flow_timeout_policy == pb.FLOW_TIMEOUT_POLICY_HANDLER:
+            raise not_offered("a Flow timeout handler")
+        if options.HasField("retry_policy") and options.retry_policy.maximum_attempts != 1:
+            raise not_offered("retries of a whole Flow")
+        target = options.flow_config_override.worker_target
+        if target.address and not target.is_pull_mode:
+            raise not_offered(
+                "push Workers (let the Worker pull its tasks: WorkerOptions.pull, WorkerTarget(pull=True))"
+            )
+        oversized = self._shell.limits.first_oversized(
+            [("the input", request.step_input), *attribute_values(options.attributes)]
+        )
+        if oversized is not None:
+            raise invalid(oversized)
+        self._index_initial_attributes(options)
+
+    def _index_initial_attributes(self, options: pb.FlowStartOptions) -> None:
+        """Index initial Attributes as Workers declared: a Client does not send how."""
+        for write in options.attributes:
+            config = self._index_types.config(write.key)
+            if config is not None and not write.HasField("index_config"):
+                write.index_config.CopyFrom(config)
+
+
+def _may_reuse(policy: pb.IdReusePolicy, old: Run) -> bool:
+    if policy == pb.ID_REUSE_POLICY_ALLOW_TERMINATE_IF_RUNNING:
+        return True
+    if policy == pb.ID_REUSE_POLICY_ALLOW_IF_NO_RUNNING:
+        return not old.is_running
+    if policy == pb.ID_REUSE_POLICY_ALLOW_IF_PREVIOUS_EXISTS_ABNORMALLY:
+        return not old.is_running and old.status != pb.FLOW_STATUS_COMPLETED
+    return False

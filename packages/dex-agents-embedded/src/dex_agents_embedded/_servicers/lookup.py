@@ -1,0 +1,45 @@
+"""Finding the run that a request names."""
+
+from __future__ import annotations
+
+from dex_agents_embedded._hot_runs import HotRun
+from dex_agents_embedded._names import unusable
+from dex_agents_embedded._shell import Shell
+from dex_agents_embedded._wire_errors import flow_closed, flow_not_found, invalid
+
+
+def find(shell: Shell, flow_id: str, run_id: str = "") -> HotRun:
+    """Return a Flow's newest run, or the named one.
+
+    Raises:
+        WireError: There is none, or the Flow ID cannot be one.
+    """
+    if not flow_id:
+        raise invalid("flow_id must not be empty")
+    hot = shell.runs.find(flow_id, run_id)
+    if hot is None:
+        raise flow_not_found(flow_id)
+    return hot
+
+
+def find_running(shell: Shell, flow_id: str, run_id: str = "") -> HotRun:
+    """Return a run that can be changed.
+
+    Raises:
+        WireError: There is none, or it is closed.
+    """
+    hot = find(shell, flow_id, run_id)
+    if not hot.run.is_running:
+        raise flow_closed(flow_id)
+    return hot
+
+
+def require_name(what: str, name: str) -> None:
+    """Refuse a name that the protocol does not accept.
+
+    Raises:
+        WireError: With the reason.
+    """
+    reason = unusable(what, name)
+    if reason is not None:
+        raise invalid(reason)

@@ -1,0 +1,371 @@
+"""The shell around the machine: one command, one delta, one commit; then hand-outs and answers.
+
+After every command, and after a restart, `settle` reads off the state what has to happen. Nothing is handed out or
+answered before the commit that covers it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections.abc import Callable
+
+from dex.dexpb import dex_pb2 as pb
+
+from . import _failures as failures
+from ._attempt import Attempt
+from ._attributes import Attributes
+from ._hot_runs import HotRun, HotRuns
+from ._limits import Limits
+from ._machine import commands
+from ._machine.delta import AttributeChange
+from ._machine.phase import Phase
+from ._machine.run import Run
+from ._machine.step import StepExecution
+from ._matching import Matching
+from ._names import unusable_step_type
+from ._requests import Requests
+from ._store.loader import Loader
+from ._store.rows import delta_rows, run_row
+from ._store.writer import Writer
+from ._task import Claim, Completed, Failed, Need, NotReached, Outcome, Output, Task
+from ._timers import Timers
+from ._worker_stream import WorkerStream
+
+_RECOVERIES_PER_TURN = 200
+
+StreamWriteHook = Callable[[Run, StepExecution, pb.StepStreamWrite], None]
+
+
+class Shell:
+    """Carries out commands on runs, and everything that follows from them.
+
+    Args:
+        loader: Reads runs.
+        writer: Writes them.
+        matching: The Workers.
+        limits: Sizes.
+        hot_runs: How many quiet runs stay in memory.
+
+    Attributes:
+        runs: The runs in memory.
+        attributes: Reads Attributes.
+        requests: Builds what Workers are sent.
+        on_stream_write: Called for each Stream write of a running Step.
+    """
+
+    def __init__(self, loader: Loader, writer: Writer, matching: Matching, limits: Limits, hot_runs: int) -> None:
+        self.runs = HotRuns(loader, hot_runs)
+        self.attributes = Attributes(loader)
+        self.requests = Requests(self.attributes)
+        self.matching = matching
+        self.loader = loader
+        self.limits = limits
+        self.on_stream_write: StreamWriteHook | None = None
+        self._writer = writer
+        self._timers = Timers(time.time, self._due)
+        self._task_numbers = itertools.count(1)
+        self._run_keys = itertools.count(loader.newest_run_key() + 1)
+        self._changed: dict[int, asyncio.Event] = {}
+
+    # -- life
+
+    async def recover(self) -> int:
+        """Take up every run that has something to do. To be called once, before anything is served.
+
+        Returns:
+            How many runs had been at work when the engine ended.
+        """
+        now = time.time()
+        recovered = 0
+        for pending in self.loader.pending():
+            if pending.due > now:
+                self._timers.arm(pending.run_key, pending.due)
+                continue
+            hot = self.runs.get(pending.run_key)
+            commands.recover(hot.run, now)
+            self.settle(hot)
+            recovered += 1
+            if recovered % _RECOVERIES_PER_TURN == 0:
+                await asyncio.sleep(0)
+        await self._writer.settled()
+        return recovered
+
+    def close(self) -> None:
+        """Stop all clocks and end all waits."""
+        self._timers.close()
+        for hot in self.runs:
+            for attempt in hot.attempts.values():
+                attempt.abandon()
+        for event in self._changed.values():
+            event.set()
+
+    # -- runs
+
+    def start(self, request: pb.StartFlowRequest, run_id: str) -> HotRun:
+        """Begin a run. It is on the disk once its `HotRun.saved` returns."""
+        now = time.time()
+        run = Run(
+            key=next(self._run_keys),
+            run_id=run_id,
+            flow_id=request.flow_id,
+            flow_type=request.flow_type,
+            request_id=request.request_id,
+            started_at=now,
+        )
+        commands.begin(run, request, now)
+        hot = self.runs.add(run, run_row(run, request))
+        self.settle(hot)
+        return hot
+
+    def settle(
+        self,
+        hot: HotRun,
+        *,
+        finishing: WorkerStream | None = None,
+        granted: tuple[str, WorkerStream] | None = None,
+    ) -> None:
+        """Do what a run's state asks for.
+
+        It starts attempts, queues claims, sets timers and writes; after the commit it hands out.
+
+        Args:
+            hot: The run, after a command.
+            finishing: The stream whose task ended with this command.
+            granted: A Step execution and the stream that its claim has got.
+
+        Raises:
+            CommitFailedError: An earlier commit failed.
+        """
+        # First of all, since the requests of what starts now must see what the command wrote.
+        attributes = hot.run.delta.attributes
+        generation = hot.overlay(attributes) if attributes else 0
+        starting = self._start_ready(hot, finishing, granted)
+        self._drop_stale_claims(hot)
+        abandoned = _abandon_stale_attempts(hot)
+        self._timers.arm(hot.run.key, hot.run.next_due())
+        delta = hot.run.drain()
+        if delta or hot.start_row is not None:
+            rows = delta_rows(hot.run, delta)
+            if hot.start_row is not None:
+                rows.insert(0, hot.start_row)
+                hot.start_row = None
+            hot.commit = self._writer.submit(rows)
+        elif not starting and not abandoned:
+            return
+
+        def committed() -> None:
+            self._committed(hot, starting, abandoned, attributes, generation)
+
+        if hot.commit is None or hot.commit.done():
+            committed()
+        else:
+            hot.commit.add_done_callback(lambda commit: committed() if commit.exception() is None else None)
+
+    async def until(self, run_key: int, is_met: Callable[[HotRun], bool], timeout: float) -> HotRun | None:
+        """Wait until a condition holds for a run and what it rests on is on the disk.
+
+        Args:
+            run_key: The run. It may leave memory meanwhile.
+            is_met: The condition.
+            timeout: Seconds to wait at most.
+
+        Returns:
+            The run, None when the time ran out.
+        """
+        loop = asyncio.get_running_loop()
+        ends_at = loop.time() + timeout
+        while True:
+            hot = self.runs.get(run_key)
+            if is_met(hot):
+                with hot.pinned():
+                    await hot.saved()
+                return hot
+            changed = self._changed.setdefault(run_key, asyncio.Event())
+            try:
+                async with asyncio.timeout_at(ends_at):
+                    await changed.wait()
+            except TimeoutError:
+                return None
+            if self._writer.failure is not None:
+                raise self._writer.failure
+
+    def task_id(self) -> str:
+        """Return a name for a new task."""
+        return f"task-{next(self._task_numbers)}"
+
+    # -- attempts
+
+    def _start_ready(
+        self, hot: HotRun, finishing: WorkerStream | None, granted: tuple[str, WorkerStream] | None
+    ) -> list[tuple[WorkerStream, Attempt]]:
+        """Start an attempt of every ready Step that a stream can be reserved for; the others claim one."""
+        starting: list[tuple[WorkerStream, Attempt]] = []
+        offered = dict([granted] if granted is not None else [])
+        is_complete = False
+        while not is_complete:
+            is_complete = True
+            for step in hot.run.ready():
+                if step.id in hot.claims:
+                    continue
+                need = Need(hot.run.flow_type, step.type, is_rpc=False, preferred_worker=hot.sticky_worker)
+                stream = offered.pop(step.id, None) or self.matching.reserve(need, finishing)
+                if stream is None:
+                    self._claim(hot, step, need)
+                    continue
+                attempt = self._begin_attempt(hot, step, need)
+                if attempt is None:
+                    self.matching.release(stream)
+                    is_complete = False  # the Step's failure changed what is ready
+                    break
+                starting.append((stream, attempt))
+        for stream in offered.values():
+            self.matching.release(stream)
+        return starting
+
+    def _claim(self, hot: HotRun, step: StepExecution, need: Need) -> None:
+        run_key, step_id = hot.run.key, step.id
+
+        def granted(stream: WorkerStream) -> None:
+            claimant = self.runs.get(run_key)
+            claimant.claims.pop(step_id, None)
+            self.settle(claimant, granted=(step_id, stream))
+
+        claim = Claim(need, granted)
+        hot.claims[step_id] = claim
+        self.matching.wait(claim)
+
+    def _drop_stale_claims(self, hot: HotRun) -> None:
+        for step_id in [step_id for step_id in hot.claims if step_id not in hot.run.steps]:
+            self.matching.withdraw(hot.claims.pop(step_id))
+
+    def _begin_attempt(self, hot: HotRun, step: StepExecution, need: Need) -> Attempt | None:
+        """Count an attempt and build its request now, from one moment; it is sent after the commit.
+
+        Returns:
+            None when the request is too large for any Worker: the Step has failed for good.
+        """
+        now = time.time()
+        commands.attempt_started(hot.run, step, now)
+        message = self.requests.step(hot, step, self.task_id())
+        size = message.ByteSize()
+        if size > self.limits.frame:
+            text = (
+                f"the request of Step {step.id} has {size} bytes, more than the {self.limits.frame} that a Worker can "
+                "receive: load fewer AttributeMap instances, or keep large values outside"
+            )
+            error_type = failures.NOT_STARTED if step.attempt == 1 else failures.TASK_TOO_LARGE
+            failure = failures.Failure(text, error_type, is_final=True)
+            commands.attempt_failed(hot.run, step.id, step.attempt, failure, now)
+            return None
+        task = Task(
+            need,
+            message,
+            on_output=lambda output: self._output(hot, attempt, output),
+            on_end=lambda outcome: self._ended(hot, attempt, outcome),
+        )
+        attempt = Attempt(step, task)
+        hot.attempts[step.id] = attempt
+        return attempt
+
+    def _committed(
+        self,
+        hot: HotRun,
+        starting: list[tuple[WorkerStream, Attempt]],
+        abandoned: list[Attempt],
+        attributes: dict[str, AttributeChange],
+        generation: int,
+    ) -> None:
+        hot.overlay_committed(attributes, generation)
+        for attempt in abandoned:
+            self.matching.cancel(attempt.task)
+        for stream, attempt in starting:
+            if hot.attempts.get(attempt.step_id) is not attempt:
+                self.matching.release(stream)  # cancelled while it waited for the disk
+            elif stream.is_open:
+                self.matching.hand_out(stream, attempt.task)
+                hot.sticky_worker = stream.worker.id
+                attempt.start_clocks()
+            else:
+                self._give_back(hot, attempt)
+        changed = self._changed.pop(hot.run.key, None)
+        if changed is not None:
+            changed.set()
+
+    def _give_back(self, hot: HotRun, attempt: Attempt) -> None:
+        del hot.attempts[attempt.step_id]
+        attempt.abandon()
+        commands.attempt_returned(hot.run, attempt.step_id, attempt.number)
+        self.settle(hot)
+
+    def _output(self, hot: HotRun, attempt: Attempt, output: Output) -> None:
+        attempt.saw_sign()
+        step = hot.run.steps.get(attempt.step_id)
+        if step is None:
+            return
+        if output.WhichOneof("output") == "heartbeat":
+            value = output.heartbeat.value.SerializeToString() if output.heartbeat.HasField("value") else None
+            commands.heartbeat(hot.run, attempt.step_id, attempt.number, value)
+            self.settle(hot)
+        elif self.on_stream_write is not None:
+            self.on_stream_write(hot.run, step, output.stream_write)
+
+    def _ended(self, hot: HotRun, attempt: Attempt, outcome: Outcome) -> None:
+        attempt.stop_clocks()
+        if hot.attempts.get(attempt.step_id) is not attempt:
+            return
+        if isinstance(outcome, NotReached):
+            self._give_back(hot, attempt)
+            return
+        del hot.attempts[attempt.step_id]
+        now = time.time()
+        if isinstance(outcome, Completed):
+            outcome = self._record_result(hot, attempt, outcome, now)
+        if isinstance(outcome, Failed):
+            commands.attempt_failed(hot.run, attempt.step_id, attempt.number, outcome.failure, now)
+            # A timeout ends the attempt, not the handler: the Worker is asked to end that.
+            self.matching.cancel(attempt.task)
+        self.settle(hot, finishing=attempt.task.stream)
+
+    def _record_result(self, hot: HotRun, attempt: Attempt, outcome: Completed, now: float) -> Completed | Failed:
+        response = outcome.response
+        oversized = self.limits.oversized_value(response)
+        if oversized is not None:
+            return Failed(failures.Failure(oversized, failures.VALUE_TOO_LARGE, is_final=True))
+        if isinstance(response, pb.InvokeWaitForMethodResponse):
+            commands.wait_for_result(hot.run, attempt.step_id, attempt.number, response, now)
+        elif isinstance(response, pb.InvokeExecuteMethodResponse):
+            unusable = unusable_step_type(response.step_decision)
+            if unusable is not None:
+                return Failed(failures.Failure(unusable, failures.INVALID_RESULT, is_final=True))
+            commands.execute_result(hot.run, attempt.step_id, attempt.number, response, now)
+        return outcome
+
+    def _due(self, run_key: int) -> None:
+        if self._writer.failure is None:
+            hot = self.runs.get(run_key)
+            commands.tick(hot.run, time.time())
+            self.settle(hot)
+
+
+def _abandon_stale_attempts(hot: HotRun) -> list[Attempt]:
+    """Drop the attempts whose Step was cancelled or closed, and return them."""
+    stale = [attempt for attempt in hot.attempts.values() if not _is_current(hot.run, attempt)]
+    for attempt in stale:
+        del hot.attempts[attempt.step_id]
+        attempt.abandon()
+    return stale
+
+
+def _is_current(run: Run, attempt: Attempt) -> bool:
+    step = run.steps.get(attempt.step_id)
+    return (
+        step is not None
+        and step.attempt == attempt.number
+        and step.phase
+        in (
+            Phase.WAIT_FOR_RUNNING,
+            Phase.EXECUTE_RUNNING,
+        )
+    )

@@ -1,0 +1,152 @@
+"""From a run's delta to the rows that it writes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from dex.dexpb import dex_pb2 as pb
+
+from dex_agents_embedded._machine.delta import AttributeChange, Delta
+from dex_agents_embedded._machine.run import Run
+from dex_agents_embedded._machine.step import StepExecution
+
+from . import keys
+from .statements import Operation, Parameter, Statement
+
+
+def run_row(run: Run, start_request: pb.StartFlowRequest) -> Operation:
+    """Return the row that is written once, when the run starts."""
+    parameters = (
+        run.key,
+        run.run_id,
+        run.flow_id,
+        run.flow_type,
+        run.request_id,
+        run.started_at,
+        start_request.SerializeToString(),
+    )
+    return Operation(Statement.RUN_INSERT, run.key, parameters)
+
+
+def delta_rows(run: Run, delta: Delta) -> list[Operation]:
+    """Return the rows that bring the store to the run's present state.
+
+    Args:
+        run: The run, as it is now.
+        delta: What changed since the last call.
+    """
+    rows: list[Operation] = []
+    if delta.header:
+        rows.append(Operation(Statement.STATE_PUT, run.key, _state_parameters(run)))
+    rows.extend(_step_rows(run, delta))
+    for sequence, (channel_name, message) in delta.published.items():
+        key = keys.message_key(run.key, sequence)
+        parameters = (key, channel_name, message.message_id, message.value)
+        rows.append(Operation(Statement.MESSAGE_INSERT, key, parameters))
+    for sequence in delta.consumed:
+        key = keys.message_key(run.key, sequence)
+        rows.append(Operation(Statement.MESSAGE_DELETE, key, (key,)))
+    for physical_key, change in delta.attributes.items():
+        rows.extend(_attribute_rows(run.key, physical_key, change))
+    return rows
+
+
+def _state_parameters(run: Run) -> tuple[Parameter, ...]:
+    return (
+        run.key,
+        int(run.status),
+        run.closed_at,
+        json.dumps(run.step_counts),
+        run.step_sequence,
+        run.message_sequence,
+        int(run.completes_gracefully),
+        encode_outputs(run.outputs),
+        int(run.error_type),
+        run.error_message,
+        run.deadline,
+        int(run.timeout_cancels),
+        run.timeout_seconds,
+    )
+
+
+def _step_rows(run: Run, delta: Delta) -> Iterator[Operation]:
+    for step in delta.created.values():
+        key = keys.step_key(run.key, step.number)
+        parameters = (key, *mutable_step_columns(step), step.id, step.movement.SerializeToString())
+        yield Operation(Statement.STEP_INSERT, key, parameters)
+    for step in delta.changed.values():
+        key = keys.step_key(run.key, step.number)
+        yield Operation(Statement.STEP_UPDATE, key, (key, *mutable_step_columns(step)))
+    for number in delta.removed.values():
+        key = keys.step_key(run.key, number)
+        yield Operation(Statement.STEP_DELETE, key, (key,))
+    for number, value in delta.heartbeats.items():
+        key = keys.step_key(run.key, number)
+        if value is None:
+            yield Operation(Statement.HEARTBEAT_DELETE, key, (key,))
+        else:
+            yield Operation(Statement.HEARTBEAT_PUT, key, (key, value))
+
+
+def mutable_step_columns(step: StepExecution) -> tuple[Parameter, ...]:
+    """Return a Step execution's columns that change while it lives, in the order of the table."""
+    return (
+        int(step.phase),
+        step.attempt,
+        step.first_attempt_at,
+        step.due,
+        step.interval,
+        json.dumps(step.deadlines) if step.deadlines else None,
+        step.fired,
+        int(step.wait_for_failed),
+        step.condition.SerializeToString() if step.condition is not None else None,
+        step.results.SerializeToString() if step.results is not None else None,
+        _encode_locals(step.locals),
+        step.recovery.SerializeToString() if step.recovery is not None else None,
+        step.last_failure.SerializeToString() if step.last_failure is not None else None,
+    )
+
+
+def _attribute_rows(run_key: int, physical_key: str, change: AttributeChange) -> Iterator[Operation]:
+    key = keys.attribute_key(run_key, physical_key)
+    index_row = (run_key, physical_key)
+    if change.value is None:
+        yield Operation(Statement.ATTRIBUTE_DELETE, key, key)
+        yield Operation(Statement.INDEX_DELETE, index_row, index_row)
+        return
+    yield Operation(Statement.ATTRIBUTE_PUT, key, (*key, change.value))
+    if change.index is None:
+        yield Operation(Statement.INDEX_DELETE, index_row, index_row)
+        return
+    text, number = searchable(pb.Value.FromString(change.value))
+    name = change.index.index_key or physical_key
+    yield Operation(Statement.INDEX_PUT, index_row, (run_key, physical_key, name, text, number, change.value))
+
+
+def searchable(value: pb.Value) -> tuple[str | None, float | None]:
+    """Return the text and the number by which a value is found; None where it has none."""
+    kind = value.WhichOneof("kind")
+    if kind == "string_value":
+        return value.string_value, None
+    if kind == "bool_value":
+        return ("true" if value.bool_value else "false"), None
+    if kind == "int_value":
+        return str(value.int_value), float(value.int_value)
+    if kind == "double_value":
+        return repr(value.double_value), value.double_value
+    return None, None
+
+
+def encode_outputs(outputs: list[bytes]) -> bytes | None:
+    """Return the outputs of a run as one value for its column."""
+    if not outputs:
+        return None
+    return pb.FlowResult(results=[pb.StepCompletionOutput.FromString(output) for output in outputs]).SerializeToString()
+
+
+def _encode_locals(locals_: tuple[bytes, ...]) -> bytes | None:
+    if not locals_:
+        return None
+    decoded = [pb.KV.FromString(local) for local in locals_]
+    return pb.InvokeWaitForMethodResponse(upsert_step_exe_locals=decoded).SerializeToString()

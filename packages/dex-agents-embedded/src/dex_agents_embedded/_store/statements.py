@@ -1,0 +1,106 @@
+"""The SQL that writes rows, and how writes of one group replace each other."""
+
+from __future__ import annotations
+
+import sqlite3
+from enum import Enum
+from typing import Final, NamedTuple
+
+Parameter = int | float | str | bytes | None
+Key = int | tuple[int, str] | tuple[int, str, str] | str
+
+
+class Statement(Enum):
+    """Every statement that writes, in the order in which a group runs them."""
+
+    RUN_INSERT = (
+        "INSERT INTO run (run_key, run_id, flow_id, flow_type, request_id, started_at, start_request)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?)"
+    )
+    STATE_PUT = (
+        "INSERT OR REPLACE INTO run_state (run_key, status, closed_at, step_counts, step_sequence, message_sequence,"
+        " completes_gracefully, outputs, error_type, error_message, deadline, timeout_cancels, timeout_seconds)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    )
+    STEP_INSERT = (
+        "INSERT INTO step (step_key, phase, attempt, first_attempt_at, due, interval, deadlines, fired, "
+        "wait_for_failed,"
+        " condition, results, locals, recovery, last_failure, id, movement)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    )
+    # The movement is not among the columns that change: rewriting it would rewrite the Step's input at every phase.
+    STEP_UPDATE = (
+        "UPDATE step SET phase = ?2, attempt = ?3, first_attempt_at = ?4, due = ?5, interval = ?6, deadlines = ?7,"
+        " fired = ?8, wait_for_failed = ?9, condition = ?10, results = ?11, locals = ?12, recovery = ?13,"
+        " last_failure = ?14 WHERE step_key = ?1"
+    )
+    STEP_DELETE = "DELETE FROM step WHERE step_key = ?"
+    HEARTBEAT_PUT = "INSERT OR REPLACE INTO step_heartbeat (step_key, value) VALUES (?, ?)"
+    HEARTBEAT_DELETE = "DELETE FROM step_heartbeat WHERE step_key = ?"
+    MESSAGE_INSERT = "INSERT INTO channel_message (message_key, channel_name, message_id, value) VALUES (?, ?, ?, ?)"
+    MESSAGE_DELETE = "DELETE FROM channel_message WHERE message_key = ?"
+    ATTRIBUTE_PUT = (
+        "INSERT INTO attribute (run_key, map_name, instance, value) VALUES (?, ?, ?, ?)"
+        " ON CONFLICT (run_key, map_name, instance) DO UPDATE SET value = excluded.value"
+    )
+    ATTRIBUTE_DELETE = "DELETE FROM attribute WHERE run_key = ? AND map_name = ? AND instance = ?"
+    INDEX_PUT = (
+        "INSERT INTO indexed_attribute (run_key, attribute_key, index_key, text, number, value) VALUES (?, ?, ?, ?, "
+        "?, ?)"
+        " ON CONFLICT (run_key, attribute_key) DO UPDATE SET index_key = excluded.index_key, text = "
+        "excluded.text,"
+        " number = excluded.number, value = excluded.value"
+    )
+    INDEX_DELETE = "DELETE FROM indexed_attribute WHERE run_key = ? AND attribute_key = ?"
+    INDEX_TYPE_PUT = "INSERT OR REPLACE INTO index_type (index_key, type) VALUES (?, ?)"
+
+
+class Operation(NamedTuple):
+    """One row to write.
+
+    Attributes:
+        statement: The statement.
+        key: The row's identity among the rows of the same table.
+        parameters: The statement's parameters.
+    """
+
+    statement: Statement
+    key: Key
+    parameters: tuple[Parameter, ...]
+
+
+_REPLACES: Final = {
+    Statement.STEP_DELETE: (Statement.STEP_INSERT, Statement.STEP_UPDATE),
+    Statement.HEARTBEAT_PUT: (Statement.HEARTBEAT_DELETE,),
+    Statement.HEARTBEAT_DELETE: (Statement.HEARTBEAT_PUT,),
+    Statement.MESSAGE_DELETE: (Statement.MESSAGE_INSERT,),
+    Statement.ATTRIBUTE_PUT: (Statement.ATTRIBUTE_DELETE,),
+    Statement.ATTRIBUTE_DELETE: (Statement.ATTRIBUTE_PUT,),
+    Statement.INDEX_PUT: (Statement.INDEX_DELETE,),
+    Statement.INDEX_DELETE: (Statement.INDEX_PUT,),
+}
+_CREATES: Final = frozenset({Statement.STEP_INSERT, Statement.MESSAGE_INSERT})
+
+Group = dict[Statement, dict[Key, tuple[Parameter, ...]]]
+
+
+def add_to_group(group: Group, operation: Operation) -> None:
+    """Add a write to a group that is committed as one: the last write of a row wins, whatever its statement.
+
+    A row that is both created and deleted within the group is never written at all.
+    """
+    was_created_here = False
+    for replaced in _REPLACES.get(operation.statement, ()):
+        if group.get(replaced, {}).pop(operation.key, None) is not None and replaced in _CREATES:
+            was_created_here = True
+    if not was_created_here:
+        group.setdefault(operation.statement, {})[operation.key] = operation.parameters
+
+
+def execute_group(connection: sqlite3.Connection, group: Group) -> None:
+    """Begin a transaction and run a group's statements; the caller commits."""
+    connection.execute("BEGIN IMMEDIATE")
+    for statement in Statement:
+        rows = group.get(statement)
+        if rows:
+            connection.executemany(statement.value, list(rows.values()))

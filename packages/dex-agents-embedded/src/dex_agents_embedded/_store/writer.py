@@ -1,0 +1,139 @@
+"""Group commit: statements on the event loop, only `COMMIT` on a thread.
+
+Statements are quick and need the GIL; a thread that runs them hands it back and forth. `COMMIT` is one call that
+waits for the disk without the GIL. While it runs the connection is not touched and new writes gather, which makes the
+next group: no timer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future as ThreadFuture
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from dex_agents_embedded.errors import CommitFailedError
+
+from .statements import Group, Operation, add_to_group, execute_group
+
+
+class Writer:
+    """Writes groups of operations, one commit each.
+
+    Args:
+        connection: The file's writing connection; the writer closes it.
+        path: The file, for error texts.
+        on_failure: Called once, on the event loop, when a commit failed. Nothing is written afterwards.
+        before_commit: Called on the commit thread before each commit; tests hold the disk with it.
+
+    Attributes:
+        commits: How many commits succeeded.
+        failure: Why writing ended; None while it works.
+    """
+
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        path: Path,
+        on_failure: Callable[[CommitFailedError], None],
+        before_commit: Callable[[], None] | None = None,
+    ) -> None:
+        self.commits = 0
+        self.failure: CommitFailedError | None = None
+        self._connection = connection
+        self._path = path
+        self._on_failure = on_failure
+        self._before_commit = before_commit
+        self._loop = asyncio.get_running_loop()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="dex-engine-commit")
+        self._group: Group = {}
+        self._waiting: asyncio.Future[None] | None = None
+        self._in_flight: asyncio.Future[None] | None = None
+
+    def submit(self, operations: Iterable[Operation]) -> asyncio.Future[None]:
+        """Queue writes that belong into one transaction.
+
+        Returns:
+            A future that is done once they are on the disk. All writes of one group share it; its callbacks run in
+            the order in which they were added.
+
+        Raises:
+            CommitFailedError: An earlier commit failed.
+        """
+        if self.failure is not None:
+            raise self.failure
+        for operation in operations:
+            add_to_group(self._group, operation)
+        if self._waiting is None:
+            self._waiting = self._loop.create_future()
+            if self._in_flight is None:
+                self._loop.call_soon(self._flush)
+        return self._waiting
+
+    async def settled(self) -> None:
+        """Wait until everything queued so far is on the disk.
+
+        Raises:
+            CommitFailedError: A commit failed.
+        """
+        while (future := self._waiting or self._in_flight) is not None:
+            await asyncio.shield(future)
+        if self.failure is not None:
+            raise self.failure
+
+    async def close(self) -> None:
+        """Write what is queued, then close the file. Closing moves the write-ahead log into the file."""
+        try:
+            if self.failure is None:
+                await self.settled()
+        finally:
+            await self._loop.run_in_executor(self._thread, self._connection.close)
+            self._thread.shutdown()
+
+    def _flush(self) -> None:
+        if self._in_flight is not None or self._waiting is None or self.failure is not None:
+            return
+        group, self._group = self._group, {}
+        self._in_flight, self._waiting = self._waiting, None
+        try:
+            execute_group(self._connection, group)
+        except sqlite3.Error as error:
+            self._fail(error)
+            return
+        self._thread.submit(self._commit).add_done_callback(self._commit_ended)
+
+    def _commit(self) -> None:
+        if self._before_commit is not None:
+            self._before_commit()
+        self._connection.execute("COMMIT")
+
+    def _commit_ended(self, ended: ThreadFuture[None]) -> None:
+        self._loop.call_soon_threadsafe(self._commit_done, ended)
+
+    def _commit_done(self, ended: ThreadFuture[None]) -> None:
+        error = ended.exception()
+        if error is not None:
+            self._fail(error)
+            return
+        self.commits += 1
+        done, self._in_flight = self._in_flight, None
+        if done is not None:
+            done.set_result(None)
+        self._flush()
+
+    def _fail(self, error: BaseException) -> None:
+        """Memory is ahead of the disk now: end for good, whatever this group was."""
+        text = (
+            f"{self._path} could not be written ({error}), so the engine stopped; everything it acknowledged is in "
+            f"the file. "
+            "Free disk space or repair the disk, then start the engine again"
+        )
+        self.failure = CommitFailedError(text)
+        for future in (self._in_flight, self._waiting):
+            if future is not None:
+                future.set_exception(self.failure)
+                future.exception()  # nobody may be waiting for it
+        self._in_flight = self._waiting = None
+        self._on_failure(self.failure)

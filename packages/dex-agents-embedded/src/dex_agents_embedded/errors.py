@@ -1,0 +1,71 @@
+"""What can keep an engine from running.
+
+```
+EngineError
+├── EngineInUseError    another engine has the directory: stop it, or choose another directory
+├── DataFileError       engine.db cannot be used: restore a backup, or upgrade this package
+├── AddressError        the address cannot be listened on: choose another one
+└── CommitFailedError   the disk refused a commit: free space or repair it, then start the engine again
+```
+
+Each class has `reason`, a stable word for programs; the text names the file or address and what to do.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+
+class EngineError(Exception):
+    """The engine cannot run.
+
+    Attributes:
+        reason: A stable word for programs.
+    """
+
+    reason: str
+
+    def __init__(self, text: str, reason: str) -> None:
+        super().__init__(text)
+        self.reason = reason
+
+
+class EngineInUseError(EngineError):
+    """Another engine runs on the same directory. Stop it first, or use another directory."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text, "in_use")
+
+
+class DataFileError(EngineError):
+    """The data file cannot be used; it was neither changed nor replaced.
+
+    Attributes:
+        reason: `unreadable` for a damaged file or one that is not an engine's, `newer` for one that a newer version
+            wrote.
+    """
+
+    def __init__(self, text: str, reason: Literal["unreadable", "newer"]) -> None:
+        super().__init__(text, reason)
+
+
+class AddressError(EngineError):
+    """The engine cannot listen on the address.
+
+    Attributes:
+        reason: `address_in_use` when the port is taken, `address_not_allowed` for an address that is malformed or not a
+            loopback one.
+    """
+
+    def __init__(self, text: str, reason: Literal["address_in_use", "address_not_allowed"]) -> None:
+        super().__init__(text, reason)
+
+
+class CommitFailedError(EngineError):
+    """The disk refused a commit (it is full or read-only), so the engine stopped.
+
+    Nothing that was answered is lost: the file holds the state of the last commit. Repair the disk and start again.
+    """
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text, "commit_failed")

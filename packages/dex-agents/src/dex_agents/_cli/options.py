@@ -1,0 +1,23 @@
+"""Options that several commands share."""
+
+from pathlib import Path
+
+import click
+
+from dex_agents._address import SERVER_ADDRESS_VARIABLE
+from dex_agents._engine import DEFAULT_DIRECTORY
+
+data_option = click.option(
+    "--data",
+    "directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=DEFAULT_DIRECTORY,
+    show_default=True,
+    help="Directory of the embedded engine's file; made when it is missing.",
+)
+
+address_option = click.option(
+    "--address",
+    metavar="HOST:PORT",
+    help=f"The Dex Server; otherwise {SERVER_ADDRESS_VARIABLE} names it.",
+)

@@ -1,0 +1,69 @@
+"""What a user may send: text and media, not blank, not larger than a Worker can receive."""
+
+from collections.abc import Sequence
+from typing import Final
+from uuid import uuid4
+
+from dex_agents.errors import BlankMessageError, ConfigurationError, MessageTooLargeError
+from dex_agents.messages import Block, MediaBlock, TextBlock
+from dex_agents.snapshot import UserMessage
+
+MAX_MESSAGE_BYTES: Final = 3 * 1024 * 1024
+"""The SDK receives no gRPC message over 4 MiB; what travels beside the content needs room too."""
+
+MAX_LABEL_CHARACTERS: Final = 500
+"""Our own bound for what is indexed about a session."""
+
+_MAX_MESSAGE_ID_CHARACTERS: Final = 200
+
+
+def user_message(session_id: str, content: str | Sequence[Block], message_id: str | None) -> UserMessage:
+    """Build a message that a session will take.
+
+    Raises:
+        BlankMessageError: It has no text but whitespace, and no media.
+        MessageTooLargeError: It is larger than 3 MiB as JSON.
+        ConfigurationError: It has blocks that no user sends, or its id cannot be one.
+    """
+    blocks = (TextBlock(text=content),) if isinstance(content, str) else tuple(content)
+    for block in blocks:
+        if not isinstance(block, TextBlock | MediaBlock):
+            raise ConfigurationError(f"a user message consists of text and media, not of a {block.kind!r} block")
+    if all(isinstance(block, TextBlock) and not block.text.strip() for block in blocks):
+        raise BlankMessageError(
+            f"the message to session {session_id!r} is blank: send some text", session_id=session_id
+        )
+    message = UserMessage(message_id=_check_message_id(message_id), content=blocks)
+    size = len(message.model_dump_json().encode())
+    if size > MAX_MESSAGE_BYTES:
+        raise MessageTooLargeError(
+            f"the message to session {session_id!r} has {size:,} bytes, at most {MAX_MESSAGE_BYTES:,} are possible: "
+            "store large media elsewhere and send its uri",
+            session_id=session_id,
+        )
+    return message
+
+
+def check_label(name: str, value: str) -> str:
+    """Return a session's title or user when it can be indexed.
+
+    Raises:
+        ConfigurationError: It is longer than 500 characters.
+    """
+    if len(value) > MAX_LABEL_CHARACTERS:
+        raise ConfigurationError(
+            f"{name} is {value[:40]!r}… with {len(value)} characters: give at most {MAX_LABEL_CHARACTERS}"
+        )
+    return value
+
+
+def _check_message_id(message_id: str | None) -> str:
+    if message_id is None:
+        return str(uuid4())
+    if not message_id or len(message_id) > _MAX_MESSAGE_ID_CHARACTERS or "/" in message_id:
+        raise ConfigurationError(
+            f"message_id is {message_id[:40]!r}: give 1 to {_MAX_MESSAGE_ID_CHARACTERS} characters without '/'"
+        )
+    if not message_id.isprintable():
+        raise ConfigurationError(f"message_id is {message_id[:40]!r}: use printable characters only")
+    return message_id

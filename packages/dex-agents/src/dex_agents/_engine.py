@@ -1,0 +1,97 @@
+"""The seam to an engine that runs in this process: found by entry point, so that the core depends on none."""
+
+from importlib.metadata import entry_points
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Protocol, Self
+
+from dex_agents.errors import EngineStartError
+
+ENGINE_ENTRY_POINTS: Final = "dex_agents.engine"
+ENGINE_NAME: Final = "embedded"
+DEFAULT_DIRECTORY: Final = ".dex-agents"
+"""Where an embedded engine keeps its file when no directory is named, relative to the current one."""
+
+
+class Engine(Protocol):
+    """What an engine offers; its errors have a `reason`, a stable word for programs."""
+
+    @property
+    def address(self) -> str:
+        """`host:port` on which it serves."""
+        ...
+
+    async def start(self) -> None:
+        """Open the data file and serve."""
+        ...
+
+    async def stop(self) -> None:
+        """Stop serving and close the data file."""
+        ...
+
+
+class EngineFactory(Protocol):
+    """What the entry point gives."""
+
+    def __call__(self, directory: Path, *, address: str) -> Engine:
+        """Build an engine that is not started."""
+        ...
+
+
+class RunningEngine:
+    """The embedded engine on a directory; use it inside `async with`.
+
+    Args:
+        directory: Where its file lies; made when it is missing.
+        address: Where it listens; port 0 takes a free one.
+
+    Raises:
+        EngineStartError: It is not installed, or cannot start; has `reason`.
+    """
+
+    def __init__(self, directory: Path, *, address: str = "127.0.0.1:0") -> None:
+        self._directory = directory
+        self._asked_address = address
+        self._engine: Engine | None = None
+
+    @property
+    def address(self) -> str:
+        """`host:port` on which it serves; only while it runs."""
+        if self._engine is None:
+            raise RuntimeError("the engine does not run")
+        return self._engine.address
+
+    async def __aenter__(self) -> Self:
+        factory = _load_factory()
+        try:
+            engine = factory(self._directory, address=self._asked_address)
+            await engine.start()
+        except Exception as error:
+            # The core knows no class of an engine; `reason` is the contract.
+            reason = getattr(error, "reason", None)
+            if not isinstance(reason, str):
+                raise
+            raise EngineStartError(str(error), reason=reason) from error
+        self._engine = engine
+        return self
+
+    async def __aexit__(
+        self,
+        exception_type: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        engine, self._engine = self._engine, None
+        if engine is not None:
+            await engine.stop()
+
+
+def _load_factory() -> EngineFactory:
+    for found in entry_points(group=ENGINE_ENTRY_POINTS, name=ENGINE_NAME):
+        factory: EngineFactory = found.load()
+        return factory
+    raise EngineStartError(
+        "no embedded engine is installed: install dex-agents-embedded, or name a Dex Server with `address` or "
+        "DEX_SERVER_ADDRESS",
+        reason="not_installed",
+    )

@@ -1,0 +1,146 @@
+"""Turns what the Dex SDK raises into the errors of this package."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Final
+
+import grpc
+from dex import (
+    AsyncClient,
+    DexServiceError,
+    FlowClosingError,
+    FlowNotActiveOrNotFoundError,
+    FlowNotFoundError,
+    FlowStatus,
+    LongPollTimeoutError,
+    RpcLockConflictError,
+    WorkerInvocationError,
+)
+
+from dex_agents.errors import (
+    ConfigurationError,
+    DexAgentsError,
+    EngineUnavailableError,
+    NoWorkerAvailableError,
+    SessionBusyError,
+    SessionFailedError,
+    SessionNotFoundError,
+    SessionStoppedError,
+)
+
+_NO_WORKER_AVAILABLE: Final = "NO_WORKER_AVAILABLE"
+"""How a Dex Server names the error of an RPC that no Worker took within its dispatch wait."""
+
+_UNANSWERED: Final = frozenset(
+    {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.DEADLINE_EXCEEDED}
+)
+"""Codes of a server that is away, is going away, or does not get round to answering."""
+
+_CREDENTIAL_REFUSED: Final = frozenset({grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED})
+
+
+def is_outage(error: DexServiceError) -> bool:
+    """Tell whether the server did not answer, so that waiting and repeating can help."""
+    return error.code in _UNANSWERED and not isinstance(error, WorkerInvocationError)
+
+
+class ServiceErrors:
+    """Translates the errors of one Client.
+
+    Args:
+        client: Asked for the state of a Flow when an error does not tell it.
+        address: Named when the server does not answer.
+    """
+
+    def __init__(self, client: AsyncClient, address: str) -> None:
+        self._client = client
+        self._address = address
+
+    @asynccontextmanager
+    async def translated(self, session_id: str | None = None) -> AsyncGenerator[None]:
+        """Raise this package's error in place of the SDK's.
+
+        Args:
+            session_id: The session that the calls inside are about; None when they are about none.
+        """
+        try:
+            yield
+        except DexServiceError as error:
+            raise await self._translation(error, session_id) from error
+
+    async def _translation(self, error: DexServiceError, session_id: str | None) -> DexAgentsError:
+        gone = isinstance(error, FlowNotActiveOrNotFoundError | FlowNotFoundError | FlowClosingError)
+        if gone and session_id is not None:
+            try:
+                return await self._why_inactive(session_id)
+            except DexServiceError as second_error:
+                return self._without_asking(second_error, session_id)
+        return self._without_asking(error, session_id)
+
+    def _without_asking(self, error: DexServiceError, session_id: str | None) -> DexAgentsError:
+        if isinstance(error, FlowNotFoundError) and session_id is not None:
+            return self._not_found(session_id)
+        if isinstance(error, RpcLockConflictError) and session_id is not None:
+            return SessionBusyError(
+                f"session {session_id!r} is busy: a Step held the lock during the whole time; repeat the call",
+                session_id=session_id,
+            )
+        if isinstance(error, WorkerInvocationError):
+            return _worker_failure(error)
+        if is_outage(error):
+            return self.unavailable(error.detail)
+        if error.code in _CREDENTIAL_REFUSED:
+            return ConfigurationError(
+                f"the Dex Server at {self._address} refuses this credential: {error.detail}; pass a valid `credential`"
+            )
+        return DexAgentsError(
+            f"the Dex Server at {self._address} refused {error.operation} ({error.code.name}): {error.detail}"
+        )
+
+    def unavailable(self, detail: str) -> EngineUnavailableError:
+        """Build the error for a server that does not answer."""
+        return EngineUnavailableError(
+            f"no Dex Server answers at {self._address} ({detail}): start it, for example with `dex-agents dev`, "
+            "or correct the address"
+        )
+
+    def _not_found(self, session_id: str) -> SessionNotFoundError:
+        return SessionNotFoundError(
+            f"there is no session {session_id!r} at {self._address}: start it first, or check the id and the address",
+            session_id=session_id,
+        )
+
+    async def _why_inactive(self, session_id: str) -> DexAgentsError:
+        try:
+            flow = await self._client.describe_flow(session_id)
+        except FlowNotFoundError:
+            return self._not_found(session_id)
+        if flow.status is FlowStatus.FAILED:
+            reason = await self._failure_reason(session_id)
+            return SessionFailedError(
+                f"session {session_id!r} has failed: {reason}; it can still be read, start a new one to go on",
+                session_id=session_id,
+            )
+        return SessionStoppedError(
+            f"session {session_id!r} was stopped: it can still be read, start a new one to go on",
+            session_id=session_id,
+        )
+
+    async def _failure_reason(self, session_id: str) -> str:
+        try:
+            result = await self._client.wait_for_flow(session_id, timedelta(seconds=1))
+        except LongPollTimeoutError:
+            return "the reason is not known"
+        return result.error_message or "the reason is not known"
+
+
+def _worker_failure(error: WorkerInvocationError) -> DexAgentsError:
+    unanswered = error.worker_code in _UNANSWERED or error.code is grpc.StatusCode.DEADLINE_EXCEEDED
+    if error.worker_error_type == _NO_WORKER_AVAILABLE or (unanswered and not error.worker_error_type):
+        return NoWorkerAvailableError(
+            "no Worker of this agent answered: start one, for example with `dex-agents worker`, and repeat the call; "
+            "nothing was lost"
+        )
+    detail = error.worker_error_detail or error.detail
+    return DexAgentsError(f"the Worker could not serve the call: {error.worker_error_type or 'error'}: {detail}")

@@ -1,0 +1,517 @@
+"""The client of an agent's sessions: start, send, ask, watch, approve, stop."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING, Self, TypeVar, overload
+from uuid import uuid4
+
+from dex import (
+    Credential,
+    FlowAlreadyStartedError,
+    FlowInfo,
+    FlowNotActiveOrNotFoundError,
+    RPCInvokeOptions,
+    StartFlowOptions,
+    StopFlowOptions,
+)
+from pydantic import JsonValue
+
+from dex_agents._address import DEFAULT_SERVER_ADDRESS, named_server_address
+from dex_agents._answer import typed_output
+from dex_agents._connection import Connection
+from dex_agents._content import check_label, user_message
+from dex_agents._event_reader import EventReader, StreamedEvent
+from dex_agents._interrupt_answers import InterruptAnswers
+from dex_agents._schema import MESSAGE_CHUNKS, MESSAGE_TURNS, STATUS, TITLE, USER
+from dex_agents._session_id import check_session_id
+from dex_agents._session_search import SessionPage, lifecycle_of, session_query, summary_of
+from dex_agents._turn_waiter import TurnWaiter
+from dex_agents.errors import (
+    AnswerTimeoutError,
+    BlankMessageError,
+    ConfigurationError,
+    MessageQueueFullError,
+    SessionAlreadyExistsError,
+    SessionNotFoundError,
+    TurnFailedError,
+)
+from dex_agents.messages import Block, SavedMessage
+from dex_agents.session import AgentSession
+from dex_agents.snapshot import (
+    AgentSnapshot,
+    InterruptAnswer,
+    MessagePage,
+    MessagePageRequest,
+    SendReceipt,
+    SessionStart,
+    SessionStatus,
+    TurnResult,
+    UserMessage,
+)
+
+if TYPE_CHECKING:
+    from dex_agents.session_flow import AgentSessionFlow
+
+OutputT = TypeVar("OutputT")
+
+
+class AgentSessionClient:
+    """Calls the sessions of one agent. Use it inside `async with`; it may be shared by many tasks.
+
+    Every call raises `EngineUnavailableError` when no server answers, and those that a Worker serves (all but
+    `start_session`, `stop_session`, `events` and `list_sessions`) raise `NoWorkerAvailableError` within 20 s when no
+    Worker of the agent runs. Neither loses anything: repeat the call.
+
+    Args:
+        flow: The agent's session Flow, built as in the Worker.
+        address: `host:port` of the Dex Server; None takes `DEX_SERVER_ADDRESS`, else 127.0.0.1:8801.
+        credential: Supplies the bearer token of each call; None sends none.
+        connection: An open connection that the client shares and does not close; `address` and `credential` are not
+            used then. `AgentHost` passes its own.
+
+    Raises:
+        ConfigurationError: The address is not one.
+    """
+
+    def __init__(
+        self,
+        flow: "AgentSessionFlow",
+        *,
+        address: str | None = None,
+        credential: Credential | None = None,
+        connection: Connection | None = None,
+    ) -> None:
+        self._flow = flow
+        self._owns_connection = connection is None
+        self._connection = connection or Connection(
+            [flow], address=named_server_address(address) or DEFAULT_SERVER_ADDRESS, credential=credential
+        )
+        self._waiter = TurnWaiter(flow, self._connection)
+        self._events = EventReader(flow, self._connection)
+        self._answers = InterruptAnswers(flow, self._connection)
+
+    async def __aenter__(self) -> Self:
+        if self._owns_connection:
+            await self._connection.open()
+        return self
+
+    async def __aexit__(
+        self,
+        exception_type: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._owns_connection:
+            await self._connection.close()
+
+    @property
+    def flow(self) -> "AgentSessionFlow":
+        """The agent's session Flow."""
+        return self._flow
+
+    def session(self, session_id: str) -> AgentSession:
+        """Return a handle of one session, which need not exist yet.
+
+        Raises:
+            InvalidSessionIdError: The id cannot be one.
+        """
+        return AgentSession(self, check_session_id(session_id))
+
+    async def start_session(
+        self, session_id: str, *, title: str = "", user: str = "", settings: Mapping[str, JsonValue] | None = None
+    ) -> bool:
+        """Start a session, or find it started. It is listed and takes part in searches before any Worker runs.
+
+        Args:
+            session_id: Chosen by the application, at most 200 characters, without `/`, `$` and `:`.
+            title: Free text for lists, at most 500 characters.
+            user: Whom it belongs to, at most 500 characters.
+            settings: References that the Worker resolves; never secrets, since snapshots show them.
+
+        Returns:
+            True when this call started it; False when it existed (running or ended), with its own title and settings.
+
+        Raises:
+            InvalidSessionIdError: The id cannot be one.
+            SessionAlreadyExistsError: The id belongs to another agent's session.
+        """
+        check_session_id(session_id)
+        start = SessionStart(
+            title=check_label("title", title), user=check_label("user", user), settings=dict(settings or {})
+        )
+        # The same request id on a repeat below the SDK (a refreshed credential) finds its own start.
+        options = StartFlowOptions(ignore_already_started=True, request_id=str(uuid4()))
+        options = options.with_attribute(TITLE, start.title).with_attribute(USER, start.user)
+        options = options.with_attribute(STATUS, SessionStatus.AWAITING_USER_MESSAGE.value)
+        return await self._connection.call(lambda: self._start(session_id, start, options), session_id=session_id)
+
+    async def _start(self, session_id: str, start: SessionStart, options: StartFlowOptions) -> bool:
+        client = self._connection.client
+        try:
+            await client.start_flow(self._flow, session_id, start, options)
+        except FlowAlreadyStartedError:
+            existing = await client.describe_flow(session_id)
+            if existing.flow_type != self._flow.name:
+                raise SessionAlreadyExistsError(
+                    f"session id {session_id!r} belongs to agent {existing.flow_type!r}, not to {self._flow.name!r}: "
+                    "choose another id",
+                    session_id=session_id,
+                ) from None
+            return False
+        return True
+
+    async def send_user_message(
+        self, session_id: str, content: str | Sequence[Block], *, message_id: str | None = None
+    ) -> SendReceipt:
+        """Send a message; it queues behind a running turn.
+
+        Args:
+            session_id: The session.
+            content: Text, or text and media blocks; at most 3 MiB.
+            message_id: A repeated send with one id is one message; None mints a new id.
+
+        Raises:
+            BlankMessageError: Nothing but whitespace.
+            MessageTooLargeError: Larger than 3 MiB.
+            MessageQueueFullError: Too many messages wait.
+            SessionNotFoundError: There is no such session.
+            SessionStoppedError: It was stopped.
+            SessionFailedError: It has failed.
+        """
+        message = user_message(check_session_id(session_id), content, message_id)
+        return await self._send(session_id, message)
+
+    async def _send(self, session_id: str, message: UserMessage) -> SendReceipt:
+        options = RPCInvokeOptions(
+            lock_attribute_map_instances=(MESSAGE_TURNS.lock(message.message_id),),
+            load_attribute_map_instances=(MESSAGE_TURNS.load(message.message_id),),
+        )
+        client = self._connection.client
+        receipt = await self._connection.call(
+            lambda: client.invoke_rpc(self._flow.send_user_message, session_id, message, options=options),
+            session_id=session_id,
+        )
+        if receipt.refusal == "blank":
+            raise BlankMessageError(
+                f"the message to session {session_id!r} is blank: send some text", session_id=session_id
+            )
+        if not receipt.accepted:
+            raise MessageQueueFullError(
+                f"session {session_id!r} has {receipt.queued_messages} messages waiting and takes no more: "
+                "let it catch up, then repeat",
+                session_id=session_id,
+            )
+        return receipt
+
+    @overload
+    async def ask(
+        self,
+        session_id: str,
+        content: str | Sequence[Block],
+        *,
+        timeout: float | None = None,
+        message_id: str | None = None,
+    ) -> TurnResult: ...
+
+    @overload
+    async def ask(
+        self,
+        session_id: str,
+        content: str | Sequence[Block],
+        *,
+        output_type: type[OutputT],
+        timeout: float | None = None,
+        message_id: str | None = None,
+    ) -> OutputT: ...
+
+    async def ask(
+        self,
+        session_id: str,
+        content: str | Sequence[Block],
+        *,
+        output_type: type[OutputT] | None = None,
+        timeout: float | None = None,
+        message_id: str | None = None,
+    ) -> TurnResult | OutputT:
+        """Send a message and wait for its turn's result, through restarts of the server and of the Workers.
+
+        A turn that waits for an approval keeps waiting. Stopping to wait stops nothing else.
+
+        Args:
+            session_id: The session.
+            content: As for `send_user_message`.
+            output_type: Return the typed output as this type (`str` also gives the text of an agent without one);
+                None returns the whole `TurnResult`.
+            timeout: Seconds; None waits for ever.
+            message_id: Asking again with one id waits for the same answer, also from another process.
+
+        Raises:
+            AnswerTimeoutError: No result within the timeout; has the `message_id` to wait on with.
+            TurnFailedError: The turn failed or was cancelled.
+            TurnResultNotKeptError: The message is an old one, whose result is forgotten.
+            SessionError: As for `send_user_message`.
+            ConfigurationError: The output is not of the `output_type`.
+        """
+        message = user_message(check_session_id(session_id), content, message_id)
+        async with self._answer_within(timeout, session_id, message.message_id):
+            await self._send(session_id, message)
+            result = await self._waiter.wait(session_id, message.message_id)
+        result = _completed(result, session_id)
+        return result if output_type is None else typed_output(result, output_type)
+
+    async def wait_for_result(self, session_id: str, message_id: str, *, timeout: float | None = None) -> TurnResult:
+        """Wait for the result of a message that was sent before, by this process or another one.
+
+        Args:
+            session_id: The session.
+            message_id: From the receipt of `send_user_message`.
+            timeout: Seconds; None waits for ever.
+
+        Raises:
+            AnswerTimeoutError: No result within the timeout.
+            TurnFailedError: The turn failed or was cancelled.
+            TurnResultNotKeptError: The message is an old one, whose result is forgotten.
+            SessionError: As for `send_user_message`.
+        """
+        check_session_id(session_id)
+        async with self._answer_within(timeout, session_id, message_id):
+            result = await self._waiter.wait(session_id, message_id)
+        return _completed(result, session_id)
+
+    @asynccontextmanager
+    async def _answer_within(self, timeout: float | None, session_id: str, message_id: str) -> AsyncGenerator[None]:
+        try:
+            async with asyncio.timeout(timeout):
+                yield
+        except TimeoutError:
+            raise AnswerTimeoutError(
+                f"session {session_id!r} gave no answer within {timeout:g} s: its turn goes on; wait on with "
+                f"wait_for_result(..., {message_id!r})",
+                session_id=session_id,
+                message_id=message_id,
+            ) from None
+
+    async def get_agent_snapshot(self, session_id: str) -> AgentSnapshot:
+        """Look at a session: status, running turn, what waits for an answer, newest messages. Works after its end too.
+
+        Raises:
+            SessionNotFoundError: There is no such session of this agent.
+        """
+        flow = await self._describe(session_id)
+        client = self._connection.client
+        snapshot = await self._connection.call(
+            lambda: client.invoke_rpc(self._flow.get_agent_snapshot, session_id), session_id=session_id
+        )
+        return snapshot.model_copy(update={"lifecycle": lifecycle_of(flow.status)})
+
+    async def list_agent_messages(self, session_id: str, *, after_sequence: int = 0, limit: int = 100) -> MessagePage:
+        """Return a page of the message log, oldest first. Works after the session's end too.
+
+        Args:
+            session_id: The session.
+            after_sequence: Return messages after this one; 0 begins at the oldest.
+            limit: Most messages of the page, 1 to 200; a page can be shorter before the end.
+
+        Raises:
+            SessionNotFoundError: There is no such session.
+            ConfigurationError: A number is out of its range.
+        """
+        check_session_id(session_id)
+        if after_sequence < 0 or not 1 <= limit <= 200:
+            raise ConfigurationError(
+                f"after_sequence is {after_sequence} and limit is {limit}: give 0 or more, and 1 to 200"
+            )
+        client = self._connection.client
+        request = MessagePageRequest(after_sequence=after_sequence, limit=limit)
+        options = RPCInvokeOptions()
+        while True:
+            page = await self._connection.call(
+                lambda options=options: client.invoke_rpc(
+                    self._flow.list_agent_messages, session_id, request, options=options
+                ),
+                session_id=session_id,
+            )
+            # Only the Worker knows in which chunk the page lies, and only the caller can have it loaded. A chunk that
+            # rolls in or is deleted in between costs one more round.
+            if page.missing_chunk is None:
+                return page
+            options = RPCInvokeOptions(load_attribute_map_instances=(MESSAGE_CHUNKS.load(page.missing_chunk),))
+
+    async def iter_messages(self, session_id: str, *, after_sequence: int = 0) -> AsyncGenerator[SavedMessage]:
+        """Iterate over all messages after a sequence, oldest first; ends at the newest."""
+        position: int | None = after_sequence
+        while position is not None:
+            page = await self.list_agent_messages(session_id, after_sequence=position)
+            for message in page.messages:
+                yield message
+            position = page.next_after_sequence
+
+    async def events(self, session_id: str, *, token: str = "") -> AsyncGenerator[StreamedEvent]:
+        """Follow a session's live events until the caller stops.
+
+        Best effort: events can be missing, after a restart of the server all of them, and a retried Step repeats its
+        text. They are for showing; the record is in `get_agent_snapshot` and `list_agent_messages`. A server that is
+        away is waited for.
+
+        Args:
+            session_id: The session.
+            token: Of the last event that was seen; empty begins at the oldest one kept.
+
+        Raises:
+            SessionNotFoundError: There is no such session.
+            ConfigurationError: The server keeps no live events.
+        """
+        await self._describe(session_id)
+        async with (
+            self._connection.errors.translated(session_id),
+            aclosing(self._events.read(session_id, token)) as read,
+        ):
+            async for event in read:
+                yield event
+
+    async def approve(
+        self, session_id: str, interrupt_id: str, *, arguments: JsonValue = None, answered_by: str | None = None
+    ) -> None:
+        """Allow what an approval asks for.
+
+        Args:
+            session_id: The session.
+            interrupt_id: From the snapshot's `pending_interrupts` or an `interrupt_requested` event.
+            arguments: Run with these instead of the model's.
+            answered_by: Who approved; free text.
+
+        Raises:
+            InterruptNotPendingError: Unknown, answered or expired.
+            SessionStoppedError: The session was stopped.
+        """
+        await self.resolve_interrupt(
+            session_id, interrupt_id, approved=True, arguments=arguments, answered_by=answered_by
+        )
+
+    async def deny(
+        self, session_id: str, interrupt_id: str, *, reason: str | None = None, answered_by: str | None = None
+    ) -> None:
+        """Refuse what an approval asks for; the model sees the reason.
+
+        Raises:
+            InterruptNotPendingError: Unknown, answered or expired.
+            SessionStoppedError: The session was stopped.
+        """
+        await self.resolve_interrupt(session_id, interrupt_id, approved=False, message=reason, answered_by=answered_by)
+
+    async def resolve_interrupt(
+        self,
+        session_id: str,
+        interrupt_id: str,
+        *,
+        approved: bool,
+        arguments: JsonValue = None,
+        message: str | None = None,
+        answered_by: str | None = None,
+    ) -> None:
+        """Answer an approval either way; see `approve` and `deny`."""
+        answer = InterruptAnswer(
+            interrupt_id=interrupt_id,
+            approved=approved,
+            arguments=arguments,
+            message=message,
+            answered_by=answered_by,
+        )
+        await self._answers.give(check_session_id(session_id), "approval", answer)
+
+    async def answer_question(
+        self, session_id: str, interrupt_id: str, value: JsonValue, *, answered_by: str | None = None
+    ) -> None:
+        """Answer a question that a tool or the agent asked.
+
+        Raises:
+            InterruptNotPendingError: Unknown, answered or expired.
+            SessionStoppedError: The session was stopped.
+        """
+        answer = InterruptAnswer(interrupt_id=interrupt_id, value=value, answered_by=answered_by)
+        await self._answers.give(check_session_id(session_id), "answer", answer)
+
+    async def provide_tool_result(
+        self,
+        session_id: str,
+        interrupt_id: str,
+        value: JsonValue,
+        *,
+        is_error: bool = False,
+        answered_by: str | None = None,
+    ) -> None:
+        """Give the result of a call that is answered from outside.
+
+        Raises:
+            InterruptNotPendingError: Unknown, answered or expired.
+            SessionStoppedError: The session was stopped.
+        """
+        answer = InterruptAnswer(interrupt_id=interrupt_id, value=value, is_error=is_error, answered_by=answered_by)
+        await self._answers.give(check_session_id(session_id), "external_result", answer)
+
+    async def list_sessions(
+        self, *, status: str | None = None, user: str | None = None, limit: int = 100, page_token: str = ""
+    ) -> SessionPage:
+        """List the agent's sessions, running and ended ones.
+
+        Args:
+            status: Only those with this `SessionStatus`.
+            user: Only those of this user.
+            limit: Most sessions of the page, 1 to 1,000.
+            page_token: From the page before; empty for the first.
+
+        Raises:
+            ConfigurationError: A value cannot be searched for.
+        """
+        if not 1 <= limit <= 1000:
+            raise ConfigurationError(f"limit is {limit}: give 1 to 1,000")
+        query = session_query(self._flow.name, status=status, user=user)
+        client = self._connection.client
+        page = await self._connection.call(lambda: client.search_flows(query, limit, page_token))
+        return SessionPage(
+            sessions=tuple(summary_of(entry) for entry in page.flows), next_page_token=page.next_page_token
+        )
+
+    async def stop_session(self, session_id: str, *, reason: str = "") -> bool:
+        """Stop a session for good. It stays readable until the server's retention ends (7 days by default).
+
+        Args:
+            session_id: The session.
+            reason: For the Flow's history.
+
+        Returns:
+            True when this call stopped it; False when it had ended before.
+
+        Raises:
+            SessionNotFoundError: There is no such session.
+        """
+        await self._describe(session_id)
+        client = self._connection.client
+
+        async def stop() -> bool:
+            try:
+                await client.stop_flow(session_id, StopFlowOptions(reason=reason or None))
+            except FlowNotActiveOrNotFoundError:
+                return False
+            return True
+
+        return await self._connection.call(stop, session_id=session_id)
+
+    async def _describe(self, session_id: str) -> FlowInfo:
+        check_session_id(session_id)
+        client = self._connection.client
+        flow = await self._connection.call(lambda: client.describe_flow(session_id), session_id=session_id)
+        if flow.flow_type != self._flow.name:
+            raise SessionNotFoundError(
+                f"session {session_id!r} belongs to agent {flow.flow_type!r}, not to {self._flow.name!r}",
+                session_id=session_id,
+            )
+        return flow
+
+
+def _completed(result: TurnResult, session_id: str) -> TurnResult:
+    if result.status != "completed":
+        raise TurnFailedError(f"{result.turn_id} of session {session_id!r} {result.status}: {result.error}")
+    return result

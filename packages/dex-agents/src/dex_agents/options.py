@@ -1,0 +1,52 @@
+"""What an application may choose about the sessions of one agent."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from dex_agents.errors import ConfigurationError
+
+_MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentSessionOptions:
+    """Options of one agent's session Flow; equal in every process that serves or calls it.
+
+    Attributes:
+        interrupt_deadline: How long an approval, question or external call may wait; None waits for ever. At its end
+            an approval is denied. Changing it touches later interrupts only.
+        run_model_limit: Attempts of one model call, 1 to 3. Each repeated call pays the provider again.
+        event_stream_capacity_bytes: Bytes of live events that are kept for all sessions of the agent together.
+        message_window_size: Newest messages that are kept one by one, before they move into chunks.
+        message_window_max_bytes: The same bound in bytes of JSON.
+        message_chunk_size: Most messages of one chunk.
+        message_chunk_max_bytes: Most bytes of one chunk; a larger single message gets a chunk of its own.
+        max_queued_messages: User messages that may wait for their turn.
+    """
+
+    interrupt_deadline: timedelta | None = None
+    run_model_limit: int = 3
+    event_stream_capacity_bytes: int = 10 * _MIB
+    message_window_size: int = 64
+    message_window_max_bytes: int = _MIB
+    message_chunk_size: int = 32
+    message_chunk_max_bytes: int = _MIB
+    max_queued_messages: int = 100
+
+    def __post_init__(self) -> None:
+        if self.interrupt_deadline is not None and self.interrupt_deadline < timedelta(seconds=1):
+            raise ConfigurationError(
+                f"interrupt_deadline is {self.interrupt_deadline!r}: give at least one second, or None to wait for ever"
+            )
+        if not 1 <= self.run_model_limit <= 3:
+            raise ConfigurationError(f"run_model_limit is {self.run_model_limit!r}: give 1, 2 or 3 attempts")
+        for name in (
+            "event_stream_capacity_bytes",
+            "message_window_size",
+            "message_window_max_bytes",
+            "message_chunk_size",
+            "message_chunk_max_bytes",
+            "max_queued_messages",
+        ):
+            if getattr(self, name) < 1:
+                raise ConfigurationError(f"{name} is {getattr(self, name)!r}: give a positive number")

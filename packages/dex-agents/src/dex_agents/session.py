@@ -1,0 +1,123 @@
+"""A handle of one session: the verbs of the client without the session's id."""
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar, overload
+
+from pydantic import JsonValue
+
+from dex_agents._event_reader import StreamedEvent
+from dex_agents.messages import Block, SavedMessage
+from dex_agents.snapshot import AgentSnapshot, MessagePage, SendReceipt, TurnResult
+
+if TYPE_CHECKING:
+    from dex_agents.client import AgentSessionClient
+
+OutputT = TypeVar("OutputT")
+
+
+class AgentSession:
+    """One session of one agent, from `AgentSessionClient.session` or `AgentHost.session`.
+
+    It holds nothing but the id: make one whenever you need it. Each verb is that of `AgentSessionClient` and raises the
+    same errors.
+
+    Args:
+        client: Makes the calls.
+        session_id: The session, which need not exist yet.
+    """
+
+    def __init__(self, client: "AgentSessionClient", session_id: str) -> None:
+        self._client = client
+        self._session_id = session_id
+
+    @property
+    def client(self) -> "AgentSessionClient":
+        """The client that makes the calls."""
+        return self._client
+
+    @property
+    def session_id(self) -> str:
+        """The session's id."""
+        return self._session_id
+
+    async def start(self, *, title: str = "", user: str = "", settings: Mapping[str, JsonValue] | None = None) -> bool:
+        """Start the session, or find it started; True when this call started it."""
+        return await self._client.start_session(self._session_id, title=title, user=user, settings=settings)
+
+    async def send(self, content: str | Sequence[Block], *, message_id: str | None = None) -> SendReceipt:
+        """Send a user message without waiting for the answer."""
+        return await self._client.send_user_message(self._session_id, content, message_id=message_id)
+
+    @overload
+    async def ask(
+        self, content: str | Sequence[Block], *, timeout: float | None = None, message_id: str | None = None
+    ) -> TurnResult: ...
+
+    @overload
+    async def ask(
+        self,
+        content: str | Sequence[Block],
+        *,
+        output_type: type[OutputT],
+        timeout: float | None = None,
+        message_id: str | None = None,
+    ) -> OutputT: ...
+
+    async def ask(
+        self,
+        content: str | Sequence[Block],
+        *,
+        output_type: type[OutputT] | None = None,
+        timeout: float | None = None,
+        message_id: str | None = None,
+    ) -> TurnResult | OutputT:
+        """Send a user message and wait for its turn's result; `timeout` in seconds."""
+        if output_type is None:
+            return await self._client.ask(self._session_id, content, timeout=timeout, message_id=message_id)
+        return await self._client.ask(
+            self._session_id, content, output_type=output_type, timeout=timeout, message_id=message_id
+        )
+
+    async def wait_for_result(self, message_id: str, *, timeout: float | None = None) -> TurnResult:
+        """Wait for the result of a message that was sent before; `timeout` in seconds."""
+        return await self._client.wait_for_result(self._session_id, message_id, timeout=timeout)
+
+    async def snapshot(self) -> AgentSnapshot:
+        """Look at the session."""
+        return await self._client.get_agent_snapshot(self._session_id)
+
+    async def messages(self, *, after_sequence: int = 0, limit: int = 100) -> MessagePage:
+        """Return a page of the message log, oldest first."""
+        return await self._client.list_agent_messages(self._session_id, after_sequence=after_sequence, limit=limit)
+
+    def iter_messages(self, *, after_sequence: int = 0) -> AsyncGenerator[SavedMessage]:
+        """Iterate over all messages after a sequence."""
+        return self._client.iter_messages(self._session_id, after_sequence=after_sequence)
+
+    def events(self, *, token: str = "") -> AsyncGenerator[StreamedEvent]:
+        """Follow the live events until the caller stops."""
+        return self._client.events(self._session_id, token=token)
+
+    async def approve(self, interrupt_id: str, *, arguments: JsonValue = None, answered_by: str | None = None) -> None:
+        """Allow what an approval asks for, with the model's arguments or with others."""
+        await self._client.approve(self._session_id, interrupt_id, arguments=arguments, answered_by=answered_by)
+
+    async def deny(self, interrupt_id: str, *, reason: str | None = None, answered_by: str | None = None) -> None:
+        """Refuse what an approval asks for."""
+        await self._client.deny(self._session_id, interrupt_id, reason=reason, answered_by=answered_by)
+
+    async def answer_question(self, interrupt_id: str, value: JsonValue, *, answered_by: str | None = None) -> None:
+        """Answer a question that a tool or the agent asked."""
+        await self._client.answer_question(self._session_id, interrupt_id, value, answered_by=answered_by)
+
+    async def provide_tool_result(
+        self, interrupt_id: str, value: JsonValue, *, is_error: bool = False, answered_by: str | None = None
+    ) -> None:
+        """Give the result of a call that is answered from outside."""
+        await self._client.provide_tool_result(
+            self._session_id, interrupt_id, value, is_error=is_error, answered_by=answered_by
+        )
+
+    async def stop(self, *, reason: str = "") -> bool:
+        """Stop the session for good; False when it had ended before."""
+        return await self._client.stop_session(self._session_id, reason=reason)

@@ -1,0 +1,153 @@
+"""AgentSessionFlow: a durable agent session, one Flow run a session.
+
+| Step | what it does |
+|---|---|
+| AwaitUserMessage | waits for the next user message and saves it |
+| RunModel | one model call, its response recorded |
+| CallTool | one read or idempotent write |
+| CallSingleAttemptTool | one other write |
+| AwaitToolApproval | waits for people, or for the deadline |
+| AwaitToolStart | waits for the calls that a call must follow, or for a time |
+| ResumeTurn | waits for all results of one model response |
+| RecordTurnFailure, RecordToolFailure, RecordToolOutcomeUnknown | failure routes |
+"""
+
+from datetime import timedelta
+from typing import Final
+
+from dex import Context, Flow, PersistenceSchema, RPCResult, StepList, Stream, rpc
+
+from dex_agents import _schema
+from dex_agents._interrupts import take_answer
+from dex_agents._mailbox import receive
+from dex_agents._names import check_flow_name
+from dex_agents._services import SessionServices
+from dex_agents._session_view import page_of, snapshot_of
+from dex_agents.events import EVENT_STREAM_NAME, AgentEvent
+from dex_agents.options import AgentSessionOptions
+from dex_agents.runner import AgentFrameworkRunner
+from dex_agents.snapshot import (
+    AgentSnapshot,
+    InterruptAnswer,
+    MessagePage,
+    MessagePageRequest,
+    SendReceipt,
+    SessionStart,
+    TurnResultReply,
+    TurnResultRequest,
+    UserMessage,
+)
+from dex_agents.steps.await_tool_approval import AwaitToolApproval
+from dex_agents.steps.await_tool_start import AwaitToolStart
+from dex_agents.steps.await_user_message import AwaitUserMessage
+from dex_agents.steps.call_single_attempt_tool import CallSingleAttemptTool
+from dex_agents.steps.call_tool import CallTool
+from dex_agents.steps.record_tool_failure import RecordToolFailure
+from dex_agents.steps.record_tool_outcome_unknown import RecordToolOutcomeUnknown
+from dex_agents.steps.record_turn_failure import RecordTurnFailure
+from dex_agents.steps.resume_turn import ResumeTurn
+from dex_agents.steps.run_model import RunModel
+
+RPC_TIMEOUT: Final = timedelta(seconds=15)
+"""A call without a Worker fails within this time; nothing is lost by it."""
+
+DEFAULT_OPTIONS: Final = AgentSessionOptions()
+
+
+class AgentSessionFlow(Flow[SessionStart]):
+    """The session Flow of one agent.
+
+    Build it in every process that serves the agent's sessions or calls them. Its name is found by running sessions and
+    must stay the same for ever.
+
+    Attributes:
+        name: The Flow type.
+        runner: The agent.
+        options: The application's choices.
+        events: The Stream of AgentEvents.
+    """
+
+    def __init__(
+        self, runner: AgentFrameworkRunner, *, name: str, options: AgentSessionOptions = DEFAULT_OPTIONS
+    ) -> None:
+        """Build the Flow.
+
+        Args:
+            runner: The adapter that runs the agent.
+            name: The Flow type: not empty, and without `/`, `$` and `:`.
+            options: The application's choices.
+
+        Raises:
+            ConfigurationError: The name has a character that a Dex Server refuses.
+        """
+        self.name = check_flow_name(name)
+        self.runner = runner
+        self.options = options
+        self.events = Stream(EVENT_STREAM_NAME, AgentEvent, options.event_stream_capacity_bytes)
+        self._services = SessionServices(runner, options, self.events)
+
+    def get_flow_type(self) -> str:
+        """Return the name."""
+        return self.name
+
+    def get_steps(self) -> StepList[SessionStart]:
+        """Return the Steps of a session."""
+        start = StepList[SessionStart].start_step(AwaitUserMessage(self._services))
+        return start.other_steps(
+            RunModel(self._services),
+            CallTool(self._services),
+            CallSingleAttemptTool(self._services),
+            AwaitToolApproval(self._services),
+            AwaitToolStart(self._services),
+            ResumeTurn(self._services),
+            RecordTurnFailure(self._services),
+            RecordToolFailure(self._services),
+            RecordToolOutcomeUnknown(self._services),
+        )
+
+    def get_persistence_schema(self) -> PersistenceSchema:
+        """Return the durable state of a session."""
+        return PersistenceSchema.of(*_schema.DEFINITIONS, self.events)
+
+    @rpc(timeout=RPC_TIMEOUT, is_transactional=True)
+    def send_user_message(self, context: Context, message: UserMessage) -> RPCResult[SendReceipt]:
+        """Queue a user message; the caller locks and loads `AgentMessageTurns/<message id>`."""
+        return RPCResult(receive(context, message, self.options))
+
+    @rpc(timeout=RPC_TIMEOUT, is_transactional=True)
+    def resolve_interrupt(self, context: Context, answer: InterruptAnswer) -> RPCResult[bool]:
+        """Approve or deny; the caller locks and loads `AgentInterrupts/<interrupt id>`.
+
+        Returns false for an unknown, answered or expired interrupt.
+        """
+        if answer.approved is None:
+            raise ValueError("resolve_interrupt needs `approved`: true or false")
+        return RPCResult(take_answer(context, answer, "approval"))
+
+    @rpc(timeout=RPC_TIMEOUT, is_transactional=True)
+    def answer_question(self, context: Context, answer: InterruptAnswer) -> RPCResult[bool]:
+        """Answer what a tool or the agent asked; locks, loads and result as in `resolve_interrupt`."""
+        return RPCResult(take_answer(context, answer, "answer"))
+
+    @rpc(timeout=RPC_TIMEOUT, is_transactional=True)
+    def provide_tool_result(self, context: Context, answer: InterruptAnswer) -> RPCResult[bool]:
+        """Give the result of a call that is answered from outside; as in `resolve_interrupt`."""
+        return RPCResult(take_answer(context, answer, "external_result"))
+
+    @rpc(
+        timeout=RPC_TIMEOUT,
+        load_attribute_maps=(_schema.MESSAGES, _schema.TOOL_CALLS, _schema.UNSETTLED_CALLS, _schema.INTERRUPTS),
+    )
+    def get_agent_snapshot(self, context: Context) -> RPCResult[AgentSnapshot]:
+        """Return the session in one look; works on a stopped session until its retention ends."""
+        return RPCResult(snapshot_of(context))
+
+    @rpc(timeout=RPC_TIMEOUT, load_attribute_maps=(_schema.MESSAGES,))
+    def list_agent_messages(self, context: Context, request: MessagePageRequest) -> RPCResult[MessagePage]:
+        """Return a page of the log; when it names a `missing_chunk`, repeat the call with that chunk loaded."""
+        return RPCResult(page_of(context, request))
+
+    @rpc(timeout=RPC_TIMEOUT)
+    def get_turn_result(self, context: Context, request: TurnResultRequest) -> RPCResult[TurnResultReply]:
+        """Return how a turn ended; the caller loads `AgentTurnResults/<turn id>`."""
+        return RPCResult(TurnResultReply(result=_schema.find_instance(context, _schema.TURN_RESULTS, request.turn_id)))

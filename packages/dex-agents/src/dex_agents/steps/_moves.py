@@ -1,0 +1,145 @@
+"""How the Steps of a session follow each other, and what each is given to read.
+
+The Steps refer to each other in a ring, so this module imports them when it is called. A Step is given exactly the map
+instances that it reads; large sessions would not fit into one message otherwise.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, Literal, TypeAlias
+
+from dex import AttributeMapLoad, StepMovement, StepOptions
+
+from dex_agents._message_log import message_key
+from dex_agents._records import (
+    AwaitApprovalInput,
+    AwaitStartInput,
+    CallInput,
+    CallRecord,
+    ResumeInput,
+    RunModelInput,
+    TurnRecord,
+)
+from dex_agents._schema import INTERRUPTS, MESSAGE_CHUNKS, MESSAGES, RUN_STATE, STATUS, TOOL_CALLS
+from dex_agents.snapshot import SessionStart
+from dex_agents.steps import _options
+
+# Movements of one decision lead to Steps with different inputs.
+Movement: TypeAlias = StepMovement[Any]
+
+
+def to_await_user_message() -> Movement:
+    """End the turn."""
+    from dex_agents.steps.await_user_message import AwaitUserMessage
+
+    # Only the first movement, made by the start of the session, carries a start input.
+    return StepMovement(AwaitUserMessage, SessionStart())
+
+
+def to_run_model(
+    turn: TurnRecord,
+    kind: Literal["new_turn", "batch_settled", "continue"],
+    *,
+    attempts: int,
+) -> Movement:
+    """Make the next model call of a turn."""
+    from dex_agents.steps.record_turn_failure import RecordTurnFailure
+    from dex_agents.steps.run_model import RunModel
+
+    retry = _options.MODEL.execute_retry
+    options = replace(
+        _options.MODEL,
+        execute_retry=replace(retry, maximum_attempts=attempts) if retry else None,
+        execute_load_attribute_maps=(RUN_STATE,),
+        execute_load_attribute_map_instances=(
+            *(_message_loads(turn) if kind == "new_turn" else ()),
+            *_call_loads(turn.open_calls),
+            *(INTERRUPTS.load(interrupt_id) for interrupt_id in turn.open_questions),
+        ),
+    ).on_execute_failure_proceed_to(RecordTurnFailure, _turn_failure_options(turn))
+    return StepMovement(RunModel, RunModelInput(turn_id=turn.turn_id, kind=kind), options=options)
+
+
+def to_record_turn_failure(turn: TurnRecord, failed: RunModelInput) -> Movement:
+    """Fail the turn without another attempt."""
+    from dex_agents.steps.record_turn_failure import RecordTurnFailure
+
+    return StepMovement(RecordTurnFailure, failed, options=_turn_failure_options(turn))
+
+
+def to_resume_turn(turn: TurnRecord, count: int) -> Movement:
+    """Wait until all of the open batch is settled."""
+    from dex_agents.steps.resume_turn import ResumeTurn
+
+    options = replace(
+        _options.SPINE,
+        execute_load_attribute_map_instances=tuple(TOOL_CALLS.load(call_id) for call_id in turn.open_calls),
+    )
+    return StepMovement(ResumeTurn, ResumeInput(turn_id=turn.turn_id, batch=turn.batch, count=count), options=options)
+
+
+def to_tool(record: CallRecord) -> Movement:
+    """Run a call now."""
+    from dex_agents.steps.call_single_attempt_tool import CallSingleAttemptTool
+    from dex_agents.steps.call_tool import CallTool
+    from dex_agents.steps.record_tool_failure import RecordToolFailure
+    from dex_agents.steps.record_tool_outcome_unknown import RecordToolOutcomeUnknown
+
+    loads = tuple(TOOL_CALLS.load(call_id) for call_id in (record.call_id, *record.waits_for))
+    repeatable = record.request.policy.effect.is_repeatable
+    options = replace(
+        _options.TOOL if repeatable else _options.SINGLE_ATTEMPT_TOOL,
+        execute_load_attribute_maps=(RUN_STATE,),
+        execute_load_attribute_map_instances=loads,
+    ).on_execute_failure_proceed_to(
+        RecordToolFailure if repeatable else RecordToolOutcomeUnknown,
+        replace(_options.SPINE, execute_load_attribute_map_instances=loads[:1]),
+    )
+    return StepMovement(
+        CallTool if repeatable else CallSingleAttemptTool, CallInput(call_id=record.call_id), options=options
+    )
+
+
+def to_await_tool_approval(waiting: AwaitApprovalInput) -> Movement:
+    """Wait for people."""
+    from dex_agents.steps.await_tool_approval import AwaitToolApproval
+
+    options = replace(
+        _options.SPINE,
+        # The status says whether anybody waits for people: parallel approvals must see each other's changes.
+        wait_for_lock_attributes=(STATUS.lock(),),
+        execute_lock_attributes=(STATUS.lock(), *(INTERRUPTS.lock(each) for each in waiting.interrupt_ids)),
+        execute_load_attribute_maps=(INTERRUPTS,),
+        execute_load_attribute_map_instances=_call_loads((waiting.call_id,) if waiting.call_id else ()),
+    )
+    return StepMovement(AwaitToolApproval, waiting, options=options)
+
+
+def to_await_tool_start(record: CallRecord, *, earlier_calls: int = 0, delay_seconds: int = 0) -> Movement:
+    """Wait until a call may start."""
+    from dex_agents.steps.await_tool_start import AwaitToolStart
+
+    options = replace(_options.SPINE, execute_load_attribute_map_instances=_call_loads((record.call_id,)))
+    start = AwaitStartInput(call_id=record.call_id, earlier_calls=earlier_calls, delay_seconds=delay_seconds)
+    return StepMovement(AwaitToolStart, start, options=options)
+
+
+def _turn_failure_options(turn: TurnRecord) -> StepOptions:
+    return replace(
+        _options.SPINE,
+        execute_load_attribute_maps=(RUN_STATE,),
+        execute_load_attribute_map_instances=(
+            *_message_loads(turn),
+            *_call_loads(turn.calls),
+        ),
+    )
+
+
+def _call_loads(call_ids: Iterable[str]) -> tuple[AttributeMapLoad, ...]:
+    return tuple(TOOL_CALLS.load(call_id) for call_id in call_ids)
+
+
+def _message_loads(turn: TurnRecord) -> tuple[AttributeMapLoad, ...]:
+    """Load the turn's user message: from the window, or from the chunk that a large message has for itself."""
+    key = message_key(turn.message_sequence)
+    return MESSAGES.load(key), MESSAGE_CHUNKS.load(key)

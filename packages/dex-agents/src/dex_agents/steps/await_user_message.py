@@ -1,0 +1,90 @@
+"""AwaitUserMessage: the rest of a session between two turns."""
+
+from dataclasses import replace
+from typing import Final
+
+from dex import AsyncContext, StepDecision, StepOptions, Wait, go_to_many
+
+from dex_agents import _state_store
+from dex_agents._event_writer import EventWriter
+from dex_agents._message_log import MessageLog
+from dex_agents._records import TurnRecord
+from dex_agents._schema import (
+    INTERRUPTS,
+    MESSAGE_TURNS,
+    MESSAGES,
+    RUN_STATE,
+    SESSION,
+    TURN_RESULTS,
+    USER_MESSAGES,
+    find,
+)
+from dex_agents._session_editor import SessionEditor
+from dex_agents.events import AgentEventType
+from dex_agents.messages import Message
+from dex_agents.snapshot import SessionStart, SessionStatus, UserMessage
+from dex_agents.steps import _moves, _options
+from dex_agents.steps._step import SessionStep
+
+REMEMBERED_MESSAGE_IDS: Final = 1000
+"""For so many turns a repeated send of a message is recognised."""
+
+REMEMBERED_TURN_RESULTS: Final = 100
+"""So many turns' results can be asked for."""
+
+
+class AwaitUserMessage(SessionStep[SessionStart]):
+    """Waits for the next user message and saves it. Holds no task slot while it waits."""
+
+    def get_step_options(self) -> StepOptions:
+        """Return the options of every execution."""
+        return replace(
+            _options.SPINE,
+            execute_load_attribute_maps=(MESSAGES, MESSAGE_TURNS, INTERRUPTS),
+            execute_load_attribute_map_instances=(RUN_STATE.load(_state_store.HEAD_KEY),),
+        )
+
+    async def wait_for(self, context: AsyncContext, input: SessionStart) -> Wait:
+        """Say that the session waits."""
+        session = SessionEditor(context)
+        if find(context, SESSION) is None:
+            session.update(settings=input.settings)
+        session.save(SessionStatus.AWAITING_USER_MESSAGE)
+        return Wait.until(USER_MESSAGES.for_one())
+
+    async def execute(self, context: AsyncContext, input: SessionStart) -> StepDecision:
+        """Begin a turn with the message."""
+        del input
+        options = self._services.options
+        (message,) = USER_MESSAGES.results(context)
+        session = SessionEditor(context)
+        number = session.record.turn_number + 1
+        turn_id = f"turn-{number}"
+        log = MessageLog(context)
+        log.roll(session, options)
+        log.append(session, turn_id, [Message(role="user", blocks=message.content)], options)
+        turn = TurnRecord(
+            turn_id=turn_id,
+            number=number,
+            message_sequence=session.record.last_sequence,
+            note=session.record.note,
+            settings=session.record.settings,
+        )
+        session.update(turn_number=number, turn=turn, note=None)
+        session.save(SessionStatus.RUNNING_MODEL)
+        _state_store.begin_turn(context)
+        self._forget(context, message, number)
+        async with EventWriter(context, self._services.events, turn_id) as events:
+            events.write(AgentEventType.TURN_STARTED)
+        return go_to_many(_moves.to_run_model(turn, "new_turn", attempts=options.run_model_limit))
+
+    def _forget(self, context: AsyncContext, message: UserMessage, number: int) -> None:
+        """Remember this message's turn and forget what nobody asks for any more."""
+        for message_id in MESSAGE_TURNS.get_all_instance_keys(context):
+            if 0 < MESSAGE_TURNS.get(context, message_id) <= number - REMEMBERED_MESSAGE_IDS:
+                MESSAGE_TURNS.delete(context, message_id)
+        MESSAGE_TURNS.set(context, message.message_id, number)
+        TURN_RESULTS.delete(context, f"turn-{number - REMEMBERED_TURN_RESULTS}")
+        # Answered interrupts stayed until here, so that a late second answer hears why it is refused.
+        for interrupt_id in INTERRUPTS.get_all_instance_keys(context):
+            INTERRUPTS.delete(context, interrupt_id)

@@ -1,0 +1,133 @@
+"""RunModel: one model call, and what the model asked for."""
+
+from dex import AsyncContext, StepDecision, StepOptions, go_to_many
+
+from dex_agents._attempt import attempt
+from dex_agents._batch import begin_batch, check_batch
+from dex_agents._event_writer import EventWriter
+from dex_agents._heartbeat import heartbeats
+from dex_agents._limits import MAX_KEPT_CALLS
+from dex_agents._message_log import MessageLog
+from dex_agents._records import RunModelInput
+from dex_agents._schema import INTERRUPTS, TOOL_CALLS
+from dex_agents._session_editor import SessionEditor
+from dex_agents._state_store import StateStore
+from dex_agents._turn_end import end_turn
+from dex_agents.errors import StateNotReadableError, TurnFailedError
+from dex_agents.messages import SavedMessage
+from dex_agents.runner import (
+    Again,
+    BatchSettled,
+    Continue,
+    Finished,
+    ModelStep,
+    NewTurn,
+    RunModelRequest,
+    StepContext,
+    TurnInput,
+    Waiting,
+)
+from dex_agents.snapshot import SessionStatus, TurnResult
+from dex_agents.steps import _moves, _options
+from dex_agents.steps._moves import Movement
+from dex_agents.steps._step import SessionStep
+
+MAX_MODEL_STEPS = 1000
+"""Of one turn. A framework's own limits end a loop long before; this one ends a broken adapter's."""
+
+
+class RunModel(SessionStep[RunModelInput]):
+    """Makes one model call and records its response. A crash repeats the call, and pays for it again."""
+
+    def get_step_options(self) -> StepOptions:
+        """Return the options without loads; each movement brings its own."""
+        return _options.MODEL
+
+    async def execute(self, context: AsyncContext, input: RunModelInput) -> StepDecision:
+        """Go on to the next point where something must be recorded."""
+        session = SessionEditor(context)
+        session.update(step_number=session.record.step_number + 1)
+        session.update_turn(model_steps=session.turn.model_steps + 1)
+        store = StateStore(context)
+        turn = session.turn
+        async with EventWriter(context, self._services.events, turn.turn_id) as events, heartbeats(context):
+            request = RunModelRequest(
+                step=StepContext(
+                    session_id=context.flow_id,
+                    turn_id=turn.turn_id,
+                    step_number=session.record.step_number,
+                    attempt=context.attempt,
+                    settings=dict(turn.settings),
+                    events=events,
+                ),
+                state=store.load(),
+                input=_turn_input(context, session, input),
+            )
+            try:
+                if turn.model_steps > MAX_MODEL_STEPS:
+                    raise TurnFailedError(f"the turn made {MAX_MODEL_STEPS} model Steps without an end")
+                with attempt():
+                    step = await self._services.runner.run_model(request)
+                movements = self._record(context, session, store, step, events)
+            except (TurnFailedError, StateNotReadableError) as error:
+                if isinstance(error, StateNotReadableError) and error.newer_writer:
+                    raise  # another Worker may be able to read it
+                failed = input.model_copy(update={"error": str(error) or type(error).__name__})
+                return go_to_many(_moves.to_record_turn_failure(session.turn, failed))
+        return go_to_many(*movements)
+
+    def _record(
+        self, context: AsyncContext, session: SessionEditor, store: StateStore, step: ModelStep, events: EventWriter
+    ) -> list[Movement]:
+        """Stage everything that the model call changed, in one commit.
+
+        What can fail the turn comes first: a failed turn must not carry half of what this one staged.
+        """
+        if isinstance(step.outcome, Waiting):
+            check_batch(step.outcome)
+        store.save(step.state)
+        self._consume_batch(context, session)
+        MessageLog(context).append(session, session.turn.turn_id, step.messages, self._services.options)
+        session.update(usage=session.record.usage.plus(step.usage))
+        session.update_turn(
+            usage=session.turn.usage.plus(step.usage), state_changed=True, open_calls=(), open_questions=()
+        )
+        match step.outcome:
+            case Waiting() as waiting:
+                return begin_batch(context, session, waiting, events, self._services.options)
+            case Again():
+                session.save(SessionStatus.RUNNING_MODEL)
+                attempts = self._services.options.run_model_limit
+                return [_moves.to_run_model(session.turn, "continue", attempts=attempts)]
+            case Finished(text=text, output=output):
+                store.end_turn()
+                turn = session.turn
+                result = TurnResult(
+                    turn_id=turn.turn_id, status="completed", text=text, output=output, usage=turn.usage
+                )
+                end_turn(context, session, result, events)
+                return [_moves.to_await_user_message()]
+
+    def _consume_batch(self, context: AsyncContext, session: SessionEditor) -> None:
+        """Drop what only the runner needed of calls whose results the model has seen now."""
+        turn = session.turn
+        for call_id in turn.open_calls:
+            TOOL_CALLS.set(context, call_id, TOOL_CALLS.get(context, call_id).slim())
+        for call_id in turn.calls[:-MAX_KEPT_CALLS]:
+            TOOL_CALLS.delete(context, call_id)
+        session.update_turn(calls=turn.calls[-MAX_KEPT_CALLS:])
+
+
+def _turn_input(context: AsyncContext, session: SessionEditor, step_input: RunModelInput) -> TurnInput:
+    turn = session.turn
+    match step_input.kind:
+        case "new_turn":
+            message: SavedMessage = MessageLog(context).get(turn.message_sequence)
+            return NewTurn(content=message.message.blocks, note=turn.note)
+        case "batch_settled":
+            calls = tuple(TOOL_CALLS.get(context, call_id).settled() for call_id in turn.open_calls)
+            interrupts = (INTERRUPTS.get(context, interrupt_id) for interrupt_id in turn.open_questions)
+            answers = tuple(interrupt.answer for interrupt in interrupts if interrupt.answer is not None)
+            return BatchSettled(calls=calls, answers=answers)
+        case "continue":
+            return Continue()

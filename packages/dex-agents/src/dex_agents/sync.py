@@ -1,0 +1,182 @@
+"""The few-line way for programs without an event loop of their own.
+
+```python
+with SyncAgentHost(AgentHost(flow)) as host:
+    session = host.session("order-42")
+    session.start()
+    print(session.ask("Where is my order?").text)
+```
+"""
+
+import asyncio
+import threading
+from collections.abc import Coroutine, Mapping, Sequence
+from concurrent.futures import CancelledError, Future
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
+
+from pydantic import JsonValue
+
+from dex_agents.errors import ConfigurationError
+from dex_agents.host import AgentHost
+from dex_agents.messages import Block
+from dex_agents.session import AgentSession
+from dex_agents.snapshot import AgentSnapshot, MessagePage, SendReceipt, TurnResult
+
+if TYPE_CHECKING:
+    from dex_agents.session_flow import AgentSessionFlow
+
+OutputT = TypeVar("OutputT")
+ResultT = TypeVar("ResultT")
+
+
+class SyncAgentHost:
+    """Runs an `AgentHost` on an event loop in a thread of its own; use it inside `with`.
+
+    Its sessions may be used from several threads. Tools run on that loop too, so they must not block it.
+
+    Args:
+        host: The host to run; not entered yet.
+    """
+
+    def __init__(self, host: AgentHost) -> None:
+        self._host = host
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop = asyncio.Event()
+        self._running: Future[None] = Future()
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="dex-agents host", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self._running.result()
+        return self
+
+    def __exit__(
+        self,
+        exception_type: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        loop, self._loop = self._loop, None
+        if loop is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join()
+        if self._failure is not None and exception is None:
+            raise self._failure
+
+    def session(self, session_id: str, flow: "AgentSessionFlow | str | None" = None) -> "SyncAgentSession":
+        """Return a handle of one session, which need not exist yet; see `AgentHost.session`."""
+        return SyncAgentSession(self, self._host.session(session_id, flow))
+
+    def call(self, work: Coroutine[Any, Any, ResultT]) -> ResultT:
+        """Run a coroutine on the host's loop and return its result.
+
+        Args:
+            work: For example a call of `AgentHost.client`; it is cancelled when this thread is interrupted.
+
+        Raises:
+            ConfigurationError: The host is not running.
+            NoWorkerAvailableError: The host's Worker died meanwhile.
+        """
+        if self._loop is None or self._loop.is_closed():
+            work.close()
+            raise self._failure or ConfigurationError("the host is not running: use it inside `with`")
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except CancelledError:
+            raise self._failure or ConfigurationError("the host was stopped during the call") from None
+        except BaseException:
+            future.cancel()
+            raise
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except BaseException as failure:  # noqa: BLE001  it is raised in the caller's thread
+            self._failure = failure
+            if not self._running.done():
+                self._running.set_exception(failure)
+
+    async def _serve(self) -> None:
+        async with self._host:
+            self._loop = asyncio.get_running_loop()
+            self._running.set_result(None)
+            await self._stop.wait()
+
+
+class SyncAgentSession:
+    """One session; each verb is that of `AgentSession` and raises the same errors.
+
+    Args:
+        host: Runs the calls.
+        session: The session.
+    """
+
+    def __init__(self, host: SyncAgentHost, session: AgentSession) -> None:
+        self._host = host
+        self._session = session
+
+    @property
+    def session_id(self) -> str:
+        """The session's id."""
+        return self._session.session_id
+
+    def start(self, *, title: str = "", user: str = "", settings: Mapping[str, JsonValue] | None = None) -> bool:
+        """Start the session, or find it started; True when this call started it."""
+        return self._host.call(self._session.start(title=title, user=user, settings=settings))
+
+    def send(self, content: str | Sequence[Block], *, message_id: str | None = None) -> SendReceipt:
+        """Send a user message without waiting for the answer."""
+        return self._host.call(self._session.send(content, message_id=message_id))
+
+    @overload
+    def ask(
+        self, content: str | Sequence[Block], *, timeout: float | None = None, message_id: str | None = None
+    ) -> TurnResult: ...
+
+    @overload
+    def ask(
+        self,
+        content: str | Sequence[Block],
+        *,
+        output_type: type[OutputT],
+        timeout: float | None = None,
+        message_id: str | None = None,
+    ) -> OutputT: ...
+
+    def ask(
+        self,
+        content: str | Sequence[Block],
+        *,
+        output_type: type[OutputT] | None = None,
+        timeout: float | None = None,
+        message_id: str | None = None,
+    ) -> TurnResult | OutputT:
+        """Send a user message and wait for its turn's result; `timeout` in seconds."""
+        if output_type is None:
+            return self._host.call(self._session.ask(content, timeout=timeout, message_id=message_id))
+        return self._host.call(
+            self._session.ask(content, output_type=output_type, timeout=timeout, message_id=message_id)
+        )
+
+    def snapshot(self) -> AgentSnapshot:
+        """Look at the session."""
+        return self._host.call(self._session.snapshot())
+
+    def messages(self, *, after_sequence: int = 0, limit: int = 100) -> MessagePage:
+        """Return a page of the message log, oldest first."""
+        return self._host.call(self._session.messages(after_sequence=after_sequence, limit=limit))
+
+    def approve(self, interrupt_id: str, *, arguments: JsonValue = None, answered_by: str | None = None) -> None:
+        """Allow what an approval asks for, with the model's arguments or with others."""
+        self._host.call(self._session.approve(interrupt_id, arguments=arguments, answered_by=answered_by))
+
+    def deny(self, interrupt_id: str, *, reason: str | None = None, answered_by: str | None = None) -> None:
+        """Refuse what an approval asks for."""
+        self._host.call(self._session.deny(interrupt_id, reason=reason, answered_by=answered_by))
+
+    def stop(self, *, reason: str = "") -> bool:
+        """Stop the session for good; False when it had ended before."""
+        return self._host.call(self._session.stop(reason=reason))

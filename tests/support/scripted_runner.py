@@ -1,0 +1,246 @@
+"""A tiny agent without a framework, for tests of the session itself.
+
+A user message is its script: one line a model Step.
+
+```
+call read_a, write_b!      ask for these calls in parallel; `!` means that the policy wants an approval
+chain read_a, write_b      the same, one after another
+again                      go on without waiting
+ask colour                 the agent itself asks a question
+fail                       end the turn, finally
+crash                      raise, so that the Step is retried
+say hello                  answer
+recall                     answer with everything that the model has seen
+```
+
+A tool's name decides what it does: `read_`, `idem_` and `write_` give its effect; `_raises`, `_nothing`, `_asks`,
+`_external` and `_later` in the name decide how it behaves. Every run is appended to the file in `SCRIPTED_RUNNER_LOG`.
+"""
+
+import asyncio
+import json
+import os
+from pathlib import Path
+from typing import cast
+
+from pydantic import JsonValue
+
+from dex_agents.errors import ToolDidNotHappen, TurnFailedError
+from dex_agents.messages import Message, TextBlock, text_message
+from dex_agents.runner import (
+    Again,
+    BatchSettled,
+    CallToolRequest,
+    CannotCompactNow,
+    Closed,
+    CloseTurnRequest,
+    CompactOutcome,
+    CompactRequest,
+    Description,
+    Finished,
+    FrameworkState,
+    ModelOutcome,
+    ModelStep,
+    NewTurn,
+    RunModelRequest,
+    Usage,
+    Waiting,
+)
+from dex_agents.tools import (
+    Asks,
+    Question,
+    RetryLater,
+    Returned,
+    SettledCall,
+    ToolEffect,
+    ToolOutcome,
+    ToolPolicy,
+    ToolRequest,
+    current_tool_call,
+)
+from support.waiting import wait_for
+
+LOG_VARIABLE = "SCRIPTED_RUNNER_LOG"
+
+
+def note_run(kind: str, **fields: str | int) -> None:
+    """Append one line to the log outside the session."""
+    path = os.environ.get(LOG_VARIABLE)
+    if path:
+        line = json.dumps({"kind": kind, "pid": os.getpid(), **fields})
+        with Path(path).open("a", encoding="utf-8") as file:
+            file.write(line + "\n")
+
+
+def read_runs(path: Path) -> list[dict[str, str | int]]:
+    """Return the log's lines."""
+    if not path.exists():
+        return []
+    return [cast("dict[str, str | int]", json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+class ScriptedRunner:
+    """Runs the script in the user's message; its state is what a model would have seen, as lines."""
+
+    def describe(self) -> Description:
+        """Say what this is."""
+        return Description(
+            framework="scripted",
+            framework_version="1",
+            reads_formats=(1,),
+            supports_steering=False,
+            supports_compaction=False,
+        )
+
+    async def run_model(self, request: RunModelRequest) -> ModelStep:
+        """Run the next line of the script."""
+        note_run("model", turn=request.step.turn_id, attempt=request.step.attempt)
+        seen, script = _read(request.state)
+        match request.input:
+            case NewTurn(content=content, note=note):
+                text = "".join(block.text for block in content if isinstance(block, TextBlock))
+                script = [line.strip() for line in text.splitlines()]
+                seen += [*([f"note: {note}"] if note else []), f"user: {text}"]
+            case BatchSettled(calls=calls, answers=answers):
+                seen += [_result_line(call) for call in calls]
+                seen += [f"answer {answer.question_id}: {answer.value}" for answer in answers]
+            case _:
+                seen.append("continue")
+        line, rest = script[0], script[1:]
+        outcome = self._outcome(line, request, seen)
+        messages: tuple[Message, ...] = ()
+        if isinstance(outcome, Finished):
+            for start in range(0, len(outcome.text), 5):
+                request.step.events.text(outcome.text[start : start + 5])
+            messages = (text_message("assistant", outcome.text),)
+            seen.append(f"assistant: {outcome.text}")
+        value: JsonValue = {"seen": cast("list[JsonValue]", seen), "script": cast("list[JsonValue]", rest)}
+        return ModelStep(
+            outcome=outcome, state=_state(value), messages=messages, usage=Usage(requests=1, input_tokens=len(seen))
+        )
+
+    async def call_tool(self, request: CallToolRequest) -> ToolOutcome:
+        """Run a tool by the meaning of its name."""
+        running = current_tool_call()
+        assert running is not None
+        assert running.idempotency_key == request.idempotency_key
+        name = request.call.name
+        note_run("tool", name=name, key=request.idempotency_key, attempt=request.step.attempt)
+        if "_blocks" in name:
+            await _block(name)
+        if "_meet" in name:
+            await _meet()
+        if "_huge" in name:
+            return Returned(record={"value": "x" * 3_000_000}, text="huge")
+        if "_raises" in name:
+            raise ValueError(f"{name} broke")
+        if "_nothing" in name:
+            raise ToolDidNotHappen("refused before anything was written")
+        if "_later" in name and request.resume is None and running.attempt == 1 and _runs(name) == 1:
+            return RetryLater(after_seconds=1, reason="not yet")
+        if "_asks" in name and not request.answers:
+            question = Question(id="sure", kind="approval", prompt=f"{name}?", about_this_call=True)
+            return Asks(questions=(question,), resume={"asked": True})
+        if "_external" in name and not request.answers:
+            return Asks(questions=(Question(id="result", kind="external_result", prompt=name),))
+        arguments = request.call.arguments if request.arguments is None else request.arguments
+        answered = [answer.value for answer in request.answers if answer.value is not None]
+        return Returned(record={"value": name}, text=f"{name} did {json.dumps(answered or arguments)}")
+
+    async def close_turn(self, request: CloseTurnRequest) -> Closed:
+        """Write the results down; drop the script."""
+        seen, _ = _read(request.state)
+        seen += [_result_line(call) for call in request.calls]
+        return Closed(state=_state({"seen": cast("list[JsonValue]", seen), "script": []}))
+
+    async def compact(self, request: CompactRequest) -> CompactOutcome:
+        """Refuse."""
+        del request
+        return CannotCompactNow(reason="the scripted runner never compacts")
+
+    def _outcome(self, line: str, request: RunModelRequest, seen: list[str]) -> ModelOutcome:
+        verb, _, rest = line.partition(" ")
+        match verb:
+            case "call" | "chain":
+                names = [name.strip() for name in rest.split(",")]
+                return Waiting(
+                    calls=tuple(
+                        _request(name, position, chained=verb == "chain") for position, name in enumerate(names)
+                    )
+                )
+            case "again":
+                return Again(reason="the script says so")
+            case "ask":
+                return Waiting(questions=(Question(id=rest, kind="answer", prompt=f"which {rest}?"),))
+            case "fail":
+                raise TurnFailedError(rest or "the script fails")
+            case "crash":
+                raise RuntimeError(rest or "the script crashes")
+            case "crash-once":
+                if request.step.attempt == 1:
+                    raise RuntimeError("the first attempt crashes")
+                return Finished(text=rest)
+            case "recall":
+                return Finished(text="\n".join(seen))
+            case _:
+                return Finished(text=rest, output={"said": rest})
+
+
+def seen_by_model(state: FrameworkState | None) -> list[str]:
+    """Return what a model would have seen."""
+    return _read(state)[0]
+
+
+def _request(name: str, position: int, *, chained: bool) -> ToolRequest:
+    plain = name.rstrip("!")
+    effects = {
+        "read": ToolEffect.READ,
+        "idem": ToolEffect.IDEMPOTENT_WRITE,
+        "write": ToolEffect.NON_IDEMPOTENT_WRITE,
+    }
+    effect = effects.get(plain.split("_")[0], ToolEffect.UNCLASSIFIED)
+    return ToolRequest(
+        call_id=f"p{position}",
+        name=plain,
+        arguments={"n": position},
+        policy=ToolPolicy(effect=effect, approval=name.endswith("!")),
+        after=(position - 1,) if chained and position else (),
+    )
+
+
+def _result_line(call: SettledCall) -> str:
+    settlement = call.settlement
+    text = settlement.text if isinstance(settlement, Returned) else settlement.message
+    return f"{call.call.name} -> {settlement.kind}: {text}"
+
+
+def _state(value: JsonValue) -> FrameworkState:
+    return FrameworkState(framework="scripted", framework_version="1", format=1, value=value)
+
+
+def _read(state: FrameworkState | None) -> tuple[list[str], list[str]]:
+    if state is None:
+        return [], []
+    value = cast("dict[str, list[str]]", state.value)
+    return list(value["seen"]), list(value["script"])
+
+
+def _runs(name: str) -> int:
+    path = os.environ.get(LOG_VARIABLE)
+    return 1 if not path else sum(1 for run in read_runs(Path(path)) if run.get("name") == name)
+
+
+async def _block(name: str) -> None:
+    """Hold the first run of the tool, at most 60 s, so that a test can kill it in the middle."""
+    if _runs(name) == 1:
+        await asyncio.sleep(60)
+
+
+async def _meet() -> None:
+    """Hold a run, at most 5 s, until two tools have started."""
+    path = Path(os.environ[LOG_VARIABLE])
+
+    async def two() -> bool:
+        return sum(1 for run in read_runs(path) if run["kind"] == "tool") >= 2
+
+    await wait_for(two, what="two running tools")
