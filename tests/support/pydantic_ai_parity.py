@@ -1,5 +1,6 @@
 """Runs one Pydantic AI agent plainly and in a durable session, and compares what the model is shown."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, cast
@@ -19,7 +20,8 @@ from dex_agents.testing import InMemorySession, PendingQuestion, TurnFailed
 from dex_agents.tools import Answer
 from dex_agents_pydantic_ai import PydanticAIRunner
 from dex_agents_pydantic_ai._content import to_user_content
-from dex_agents_pydantic_ai.testing import Script, ScriptedModel, ShownRequest
+from dex_agents_pydantic_ai._state import dump_messages
+from dex_agents_pydantic_ai.testing import Script, ScriptedModel, ShownRequest, without_bookkeeping
 
 Mode = Literal["plain requests", "streamed", "every model step twice"]
 MODES: tuple[Mode, ...] = ("plain requests", "streamed", "every model step twice")
@@ -66,6 +68,7 @@ class Trace:
     requests: int = 0
     tokens: int = 0
     steps: list[str] = field(default_factory=list[str])
+    history: JsonValue = None
 
 
 async def run_plainly(scenario: Scenario, *, streaming: bool) -> Trace:
@@ -103,6 +106,7 @@ async def run_plainly(scenario: Scenario, *, streaming: bool) -> Trace:
         else:
             history = result.all_messages()
             trace.results.append(to_jsonable_python(result.output))
+        trace.history = without_bookkeeping(cast("JsonValue", dump_messages(history)))
         trace.requests += usage.requests
         trace.tokens += usage.total_tokens
     return trace
@@ -132,6 +136,8 @@ async def run_durably(scenario: Scenario, *, streaming: bool, twice: bool) -> Tr
     trace.requests = session.usage.requests
     trace.tokens = session.usage.input_tokens + session.usage.output_tokens
     trace.steps = session.steps
+    if session.state is not None:
+        trace.history = without_bookkeeping(cast("dict[str, JsonValue]", session.state.value)["messages"])
     if twice:
         collapsed = [
             request for index, request in enumerate(model.shown) if index == 0 or request != model.shown[index - 1]
@@ -150,19 +156,22 @@ async def check_parity(scenario: Scenario, mode: Mode) -> Trace:
     twice = mode == "every model step twice"
     plain = await run_plainly(scenario, streaming=streaming)
     durable = await run_durably(scenario, streaming=streaming, twice=twice)
-    assert durable.error == plain.error
+    assert durable.error == plain.error, f"plainly: {plain.error!r}, durably: {durable.error!r}"
     for number, (wanted, got) in enumerate(zip(plain.shown, durable.shown, strict=False), start=1):
-        assert asdict(got) == asdict(wanted), f"request {number} differs"
+        assert asdict(got) == asdict(wanted), f"request {number} differs: {_differences(asdict(wanted), asdict(got))}"
     assert len(durable.shown) == len(plain.shown)
-    assert durable.results == plain.results
+    assert durable.results == plain.results, f"{plain.results} {durable.results}"
     if scenario.fails is None:
-        assert plain.error is None
-        assert (durable.requests, durable.tokens) == (plain.requests, plain.tokens)
+        assert plain.error is None, plain.error
+        used = (durable.requests, durable.tokens)
+        stored = _without_order(durable.history), _without_order(plain.history)
+        assert stored[0] == stored[1], _differences(stored[1], stored[0], "history")
+        assert used == (plain.requests, plain.tokens), f"{used}, plainly {(plain.requests, plain.tokens)}"
     else:
         assert plain.error is not None
         assert scenario.fails in plain.error
     if scenario.compare_execution and not twice:
-        assert sorted(durable.log) == sorted(plain.log)
+        assert sorted(durable.log) == sorted(plain.log), f"plainly: {plain.log}, durably: {durable.log}"
     return durable
 
 
@@ -174,3 +183,29 @@ def _as_approval(answer: Answer) -> ToolApproved | ToolDenied:
 
 def _as_result(answer: Answer) -> Any:
     return ToolFailed(str(answer.value)) if answer.is_error else answer.value
+
+
+def _differences(wanted: Any, got: Any, path: str = "") -> str:
+    """Name the first place where two JSON values differ."""
+    if isinstance(wanted, dict) and isinstance(got, dict):
+        for key in cast("dict[str, Any]", wanted):
+            if wanted[key] != cast("dict[str, Any]", got).get(key):
+                return _differences(wanted[key], cast("dict[str, Any]", got).get(key), f"{path}.{key}")
+    if isinstance(wanted, list) and isinstance(got, list):
+        for index, (one, other) in enumerate(zip(cast("list[Any]", wanted), cast("list[Any]", got), strict=False)):
+            if one != other:
+                return _differences(one, other, f"{path}[{index}]")
+    return f"{path} is {got!r}, plainly {wanted!r}"
+
+
+def _without_order(history: JsonValue) -> JsonValue:
+    """Sort the parts of each request.
+
+    A plain run stores results in the order in which it got them, and puts them into the order of the calls only for the
+    model; a session stores them in the order of the calls.
+    """
+    messages = cast("list[dict[str, Any]]", history)
+    return [
+        {**message, "parts": sorted(message["parts"], key=json.dumps)} if message["kind"] == "request" else message
+        for message in messages
+    ]

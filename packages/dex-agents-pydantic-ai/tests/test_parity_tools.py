@@ -60,7 +60,7 @@ def workshop(model: Model, log: list[str]) -> Agent[Any, Any]:
         return "at last"
 
     @agent.tool
-    def chatty(ctx: RunContext[object], x: int) -> str:
+    async def chatty(ctx: RunContext[object], x: int) -> str:
         ctx.enqueue(f"by the way: {x}")
         return f"said {x}"
 
@@ -336,6 +336,12 @@ SCENARIOS = [
             "done",
         ],
         build=hidden,
+    ),
+    Scenario(
+        name="a hidden tool is called again and again",
+        script=[[Call("rare", {"x": i}, f"c{i}")] for i in range(5)],
+        build=hidden,
+        fails="'rare' exceeded max retries count of 2",
     ),
     Scenario(
         name="tools that block a thread",

@@ -23,11 +23,21 @@ from pydantic_ai.messages import (
     ToolCallPart,
     ToolReturnPart,
     UserContent,
+    UserPromptPart,
     VideoUrl,
 )
 
 from dex_agents.errors import TurnFailedError
-from dex_agents.messages import Block, CallBlock, MediaBlock, ReasoningBlock, ResultBlock, ResultStatus, TextBlock
+from dex_agents.messages import (
+    Block,
+    CallBlock,
+    MediaBlock,
+    Message,
+    ReasoningBlock,
+    ResultBlock,
+    ResultStatus,
+    TextBlock,
+)
 
 _URL_TYPES: Final = {"image": ImageUrl, "audio": AudioUrl, "video": VideoUrl}
 _STATUS: Final[dict[str, ResultStatus]] = {"success": "ok", "denied": "denied", "failed": "failed"}
@@ -123,3 +133,8 @@ def to_arguments(arguments: object) -> JsonValue:
 def call_id_of(part: ModelRequestPart) -> str | None:
     """Return the id of the call that a request part belongs to, if it belongs to one."""
     return cast("str | None", getattr(part, "tool_call_id", None))
+
+
+def to_steering_parts(messages: Sequence[Message]) -> list[ModelRequestPart]:
+    """Return steering messages as parts that go behind everything else of a request."""
+    return [UserPromptPart(content=to_user_content(message.blocks)) for message in messages]

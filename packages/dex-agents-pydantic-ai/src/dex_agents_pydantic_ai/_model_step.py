@@ -64,6 +64,7 @@ class ModelStepRun:
 
     async def from_request(self, request: ModelRequest) -> OpenBatch | ModelRequest | End[Any]:
         """Go on with a request that an earlier Step left."""
+        self._internals.record_attempts(failed=self.turn.failed, succeeded=self.turn.succeeded)
         return await self._advance(ModelRequestNode(request=request))
 
     async def from_results(
@@ -79,7 +80,6 @@ class ModelStepRun:
         ids = [call.tool_call_id for call in response.tool_calls]
         if all(one in parts for one in ids):
             # The request is built here and not by the framework, which would run hooks and events a second time.
-            self._internals.record_attempts(failed=self.turn.failed, succeeded=self.turn.succeeded)
             return await self.from_request(ModelRequest(parts=order_parts(ids, parts)))
         held = [call for call in response.tool_calls if call.tool_call_id in self.turn.held_calls]
         return await self._try_outputs(response, records, held, attempts=self.turn)
@@ -114,14 +114,14 @@ class ModelStepRun:
         if attempts is not None:
             self._internals.record_attempts(failed=attempts.failed, succeeded=attempts.succeeded)
         if isinstance(node, End):
-            self._complete_last_request(records, held)
+            self._complete_last_request(response, records, held)
             return node
         if not isinstance(node, ModelRequestNode):
             raise RuntimeError(f"output tools led to a {type(node).__name__}: a capability of the agent must do that")
         settled = self._settled_by_call(node.request.parts, records)
         if held:
             return OpenBatch(calls=held, settled=settled)
-        node.request.parts = order_parts(list(settled), settled)
+        node.request.parts = order_parts([call.tool_call_id for call in response.tool_calls], settled)
         return await self._advance(node)
 
     async def _advance(self, node: Node) -> OpenBatch | ModelRequest | End[Any]:
@@ -204,21 +204,23 @@ class ModelStepRun:
         own = [part for part in parts if call_id_of(part) not in records]
         self._note_inline(own)
         made = _by_call(own)
-        # In the order in which the framework put them.
-        ids = dict.fromkeys(call_id for part in parts if (call_id := call_id_of(part)) is not None)
-        return {one: records[one].parts if one in records else made[one] for one in ids}
+        return {one: records[one].parts for one in records} | made
 
-    def _complete_last_request(self, records: dict[str, ToolRecord], held: Sequence[ToolCallPart]) -> None:
+    def _complete_last_request(
+        self, response: ModelResponse, records: dict[str, ToolRecord], held: Sequence[ToolCallPart]
+    ) -> None:
         """Give the history of a finished run the recorded results, and a result for each call that never ran."""
         last = self.run.all_messages()[-1]
         if not isinstance(last, ModelRequest):
             raise RuntimeError("a run with tool calls ended without their results: a capability must have removed them")
         settled = self._settled_by_call(last.parts, records)
-        skipped = [
-            ToolReturnPart(tool_name=call.tool_name, content=NOT_EXECUTED_TEXT, tool_call_id=call.tool_call_id)
-            for call in held
-        ]
-        self.run.all_messages()[-1] = replace(last, parts=[*order_parts(list(settled), settled), *skipped])
+        for call in held:
+            skipped = ToolReturnPart(
+                tool_name=call.tool_name, content=NOT_EXECUTED_TEXT, tool_call_id=call.tool_call_id
+            )
+            settled[call.tool_call_id] = dump_parts([skipped])
+        parts = order_parts([call.tool_call_id for call in response.tool_calls], settled)
+        self.run.all_messages()[-1] = replace(last, parts=parts)
 
     def _note_inline(self, parts: Sequence[ModelRequestPart]) -> None:
         self.inline += [part for part in parts if isinstance(part, ToolReturnPart)]

@@ -37,7 +37,6 @@ _FIELDS: Final[dict[tuple[str, str], tuple[str, ...]]] = {
         "usage_limits",
         "end_strategy",
         "tool_manager",
-        "new_message_index",
         "established_tool_names",
     ),
     ("pydantic_ai.tool_manager", "ToolManager"): (
@@ -169,10 +168,9 @@ class RunInternals(Generic[DepsT]):
 
         The messages come without a run id, because a run refuses a history that already has its id.
         """
-        own = [message for message in self._state.message_history if message.run_id is None]
-        for message in own:
-            message.run_id = run_id
-        self._deps.new_message_index = len(self._state.message_history) - len(own)
+        for message in self._state.message_history:
+            if message.run_id is None:
+                message.run_id = run_id
         if self._deps.prompt is None:
             self._deps.prompt = prompt
 

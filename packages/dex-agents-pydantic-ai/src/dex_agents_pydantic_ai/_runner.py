@@ -4,19 +4,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
-from pydantic import JsonValue
 from pydantic_ai import AgentRun
 from pydantic_ai.agent import AbstractAgent
-from pydantic_ai.messages import ModelRequest, ModelRequestPart, ModelResponse, ToolReturnPart, UserPromptPart
+from pydantic_ai.exceptions import RunCancelled
+from pydantic_ai.messages import ModelRequest, ToolReturnPart
 from pydantic_ai.models import Model
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.toolsets import FunctionToolset
 from pydantic_ai.usage import RunUsage, UsageLimits
-from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
 from pydantic_graph import End
 
-from dex_agents.errors import ToolDidNotHappen, TurnFailedError
-from dex_agents.messages import Message, TextBlock
+from dex_agents.errors import ToolDidNotHappen
 from dex_agents.runner import (
     Again,
     BatchSettled,
@@ -26,22 +24,20 @@ from dex_agents.runner import (
     CloseTurnRequest,
     CompactOutcome,
     CompactRequest,
-    Continue,
     Description,
-    Finished,
     KnownTool,
     ModelOutcome,
     ModelStep,
     NewTurn,
     RunModelRequest,
-    Usage,
     Waiting,
 )
 from dex_agents.tools import TOOL_CALL_NOT_RUN_ERROR_PREFIX, ToolOutcome, ToolPolicies, find_policy
-from dex_agents_pydantic_ai._content import from_response, to_result_block, to_user_content
+from dex_agents_pydantic_ai._content import to_steering_parts, to_user_content
 from dex_agents_pydantic_ai._deferrals import CatchDeferrals, DeferEveryCall
 from dex_agents_pydantic_ai._model_step import ModelStepRun, OpenBatch
 from dex_agents_pydantic_ai._private import DISTRIBUTION, RunInternals, installed_version
+from dex_agents_pydantic_ai._results import context_tokens, to_finished, to_log, usage_between
 from dex_agents_pydantic_ai._runs import AgentRuns, DepsFactory, translate_failures
 from dex_agents_pydantic_ai._state import (
     FORMAT,
@@ -49,13 +45,13 @@ from dex_agents_pydantic_ai._state import (
     ToolRecord,
     TurnState,
     dump_parts,
-    dump_usage,
     load_usage,
     read_state,
     write_state,
 )
-from dex_agents_pydantic_ai._tool_call import read_enqueued, run_one_call
+from dex_agents_pydantic_ai._tool_call import give_up, run_one_call
 from dex_agents_pydantic_ai._tools import order_parts, to_record, to_requests
+from dex_agents_pydantic_ai._turns import merge_records, read_records, read_turn
 
 DepsT = TypeVar("DepsT")
 OutputT = TypeVar("OutputT")
@@ -138,14 +134,15 @@ class PydanticAIRunner(Generic[DepsT, OutputT]):
             state.turn = TurnState(run_id=f"{request.step.session_id}/{request.step.turn_id}")
             prompt = to_user_content(request.input.content, request.input.note)
         elif isinstance(request.input, BatchSettled):
-            records = _read_records(request.input, state.open_response)
-            state.turn = _merge_records(state.running_turn, records)
+            records = read_records(request.input, state.open_response)
+            state.turn = merge_records(state.running_turn, records)
         else:
-            assert_continue(request.input)
             open_request = state.take_open_request()
         deferrer = DeferEveryCall()
         async with self._runs.open(request.step, state, prompt=prompt, capability=deferrer, requests_model=True) as run:
-            step = ModelStepRun(run=run, turn=state.running_turn, deferrer=deferrer, steering=_steering_parts(request))
+            step = ModelStepRun(
+                run=run, turn=state.running_turn, deferrer=deferrer, steering=to_steering_parts(request.steering)
+            )
             end: OpenBatch | ModelRequest | End[Any] | None = None
             if run.result is None:  # a capability may have answered without any request
                 if prompt is not None:
@@ -160,20 +157,20 @@ class PydanticAIRunner(Generic[DepsT, OutputT]):
         turn: TurnState | None = None
         messages = list(run.all_messages())
         if waiting is not None or isinstance(end, ModelRequest):
-            turn = _read_turn(run, state.running_turn, end)
+            turn = read_turn(run, state.running_turn, end)
         if waiting is not None:
             outcome = waiting
         elif isinstance(end, ModelRequest):
             messages.append(replace(end, run_id=run.run_id, conversation_id=run.conversation_id))
             outcome = Again(reason="the model is asked again for an output that the agent accepts")
         else:
-            outcome = _finished(run)
+            outcome = to_finished(run)
         return ModelStep(
             outcome=outcome,
             state=write_state(SessionState(messages=messages, turn=turn)),
-            messages=_log(step, end, outcome),
-            usage=_usage_between(used_before, run.usage),
-            context_tokens=_context_tokens(step),
+            messages=to_log(step, end, outcome),
+            usage=usage_between(used_before, run.usage),
+            context_tokens=context_tokens(step),
             steering_taken=len(request.steering) if step.steered else 0,
         )
 
@@ -190,12 +187,16 @@ class PydanticAIRunner(Generic[DepsT, OutputT]):
         """
         state = read_state(request.state)
         response = state.open_response
+        call = next(one for one in response.tool_calls if one.tool_call_id == request.call.call_id)
         catcher = CatchDeferrals()
         reached = False
         try:
             async with self._runs.open(request.step, state, capability=catcher, requests_model=False) as run:
                 reached = True
-                return await run_one_call(run, response, request, catcher)
+                return await run_one_call(run, call, response, request, catcher)
+        except RunCancelled as error:
+            # The tool cancelled the run it belongs to, which is this turn; a cancelled Step is a CancelledError.
+            return give_up(call, str(error))
         except Exception as error:
             # A tool that has asked before did run, and an effect that may be repeated is simply tried again.
             if reached or request.resume is not None or request.call.policy.effect.is_repeatable:
@@ -240,107 +241,3 @@ class PydanticAIRunner(Generic[DepsT, OutputT]):
         return CannotCompactNow(
             reason="the Pydantic AI adapter does not compact yet: give the agent a history processor instead"
         )
-
-
-def assert_continue(turn_input: Continue) -> None:
-    """Let the type checker see that no other input is left."""
-
-
-def _steering_parts(request: RunModelRequest) -> list[ModelRequestPart]:
-    return [UserPromptPart(content=to_user_content(message.blocks)) for message in request.steering]
-
-
-def _read_records(batch: BatchSettled, response: ModelResponse) -> dict[str, ToolRecord]:
-    calls = {call.tool_call_id: call for call in response.tool_calls}
-    records = {settled.call.call_id: to_record(settled, calls[settled.call.call_id]) for settled in batch.calls}
-    for record in records.values():
-        if record.ends_turn is not None:
-            raise TurnFailedError(record.ends_turn)
-    return records
-
-
-def _merge_records(turn: TurnState, records: Mapping[str, ToolRecord]) -> TurnState:
-    usage = load_usage(turn.usage)
-    for record in records.values():
-        if record.usage is not None:
-            usage = usage + load_usage(record.usage)
-
-    def names(own: tuple[str, ...], others: list[tuple[str, ...]]) -> tuple[str, ...]:
-        return tuple(sorted({*own, *(name for other in others for name in other)}))
-
-    return turn.model_copy(
-        update={
-            "usage": dump_usage(usage),
-            "failed": names(turn.failed, [record.failed for record in records.values()]),
-            "succeeded": names(turn.succeeded, [record.succeeded for record in records.values()]),
-            "refused": names(turn.refused, [record.refused for record in records.values()]),
-            "enqueued": (*turn.enqueued, *(content for record in records.values() for content in record.enqueued)),
-        }
-    )
-
-
-def _read_turn(run: AgentRun[Any, Any], turn: TurnState, end: OpenBatch | ModelRequest | End[Any] | None) -> TurnState:
-    internals = RunInternals[Any](run)
-    batch = end if isinstance(end, OpenBatch) else OpenBatch(calls=[])
-    return TurnState(
-        run_id=turn.run_id,
-        run_step=internals.run_step,
-        usage=dump_usage(internals.usage),
-        output_retries=internals.output_retries,
-        tool_retries=internals.tool_retries,
-        failed=tuple(sorted(internals.tool_manager.failed_tools)),
-        succeeded=tuple(sorted(internals.tool_manager.succeeded_tools)),
-        refused=tuple(sorted(internals.tool_manager.availability_refused)),
-        output_modes=internals.output_modes,
-        established_tools=None if (names := internals.established_tools) is None else tuple(sorted(names)),
-        enqueued=read_enqueued(run),
-        request_is_open=isinstance(end, ModelRequest),
-        open_calls=tuple(call.tool_call_id for call in batch.calls),
-        held_calls=tuple(call.tool_call_id for call in batch.held),
-        settled=batch.settled,
-    )
-
-
-def _finished(run: AgentRun[Any, Any]) -> Finished:
-    if run.result is None:
-        raise RuntimeError("the run ended without a result: a capability of the agent must have removed it")
-    output: Any = run.result.output
-    if isinstance(output, str):
-        return Finished(text=output)
-    try:
-        as_json: JsonValue = to_jsonable_python(output)
-        return Finished(text="" if output is None else to_json(output).decode(), output=as_json)
-    except PydanticSerializationError as error:
-        raise TurnFailedError(
-            f"the agent's output of type {type(output).__name__!r} cannot be written as JSON: {error}"
-        ) from error
-
-
-def _log(
-    step: ModelStepRun, end: OpenBatch | ModelRequest | End[Any] | None, outcome: ModelOutcome
-) -> tuple[Message, ...]:
-    # The call of the output tool that ended the turn is the answer itself; people read it as text.
-    answering = end.data.tool_call_id if isinstance(end, End) else None
-    messages = [
-        Message(role="assistant", blocks=from_response(response, without=(answering,) if answering else ()))
-        for response in step.responses
-    ]
-    results = tuple(to_result_block(part) for part in step.inline if part.tool_call_id != answering)
-    messages.append(Message(role="tool", blocks=results))
-    if isinstance(outcome, Finished) and (answering is not None or not step.responses):
-        messages.append(Message(role="assistant", blocks=(TextBlock(text=outcome.text),)))
-    return tuple(message for message in messages if message.blocks)
-
-
-def _usage_between(before: RunUsage, after: RunUsage) -> Usage:
-    return Usage(
-        requests=after.requests - before.requests,
-        input_tokens=after.input_tokens - before.input_tokens,
-        output_tokens=after.output_tokens - before.output_tokens,
-    )
-
-
-def _context_tokens(step: ModelStepRun) -> int | None:
-    if not step.responses:
-        return None
-    return step.responses[-1].usage.total_tokens or None

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from pydantic_ai import AgentRun, CallToolsNode, ModelRequestNode
-from pydantic_ai.exceptions import RunCancelled, ToolFailed, UnexpectedModelBehavior
+from pydantic_ai.exceptions import ToolFailed, UnexpectedModelBehavior
 from pydantic_ai.messages import ModelRequestPart, ModelResponse, ToolCallPart, ToolReturn, ToolReturnPart
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResult, ToolApproved, ToolDenied
 from pydantic_ai.usage import RunUsage
@@ -28,17 +28,21 @@ from dex_agents_pydantic_ai._tools import as_text, first_result
 
 
 async def run_one_call(
-    run: AgentRun[Any, Any], response: ModelResponse, request: CallToolRequest, catcher: CatchDeferrals
+    run: AgentRun[Any, Any],
+    call: ToolCallPart,
+    response: ModelResponse,
+    request: CallToolRequest,
+    catcher: CatchDeferrals,
 ) -> ToolOutcome:
     """Run one call of a response alone, through the framework's whole pipeline.
 
     Args:
         run: A run whose history ends with the response, restored to the turn.
+        call: The call.
         response: The response that asked.
         request: The session's request.
         catcher: The run's catcher of deferrals.
     """
-    [call] = [one for one in response.tool_calls if one.tool_call_id == request.call.call_id]
     given = _given_result(request)
     if request.arguments is not None and given is None:
         call = replace(call, args=cast("dict[str, Any]", request.arguments))
@@ -50,15 +54,10 @@ async def run_one_call(
     )
     try:
         following = await run.next(node)
-    except (UnexpectedModelBehavior, RunCancelled) as error:
+    except UnexpectedModelBehavior as error:
         if not _ends_turn(error, call, internals):
             raise
-        message = str(error)
-        failure = ToolReturnPart(
-            tool_name=call.tool_name, content=message, tool_call_id=call.tool_call_id, outcome="failed"
-        )
-        record = _record(internals, run, [failure], before).model_copy(update={"ends_turn": message})
-        return Returned(record=record.model_dump(mode="json"), text=message, is_error=True)
+        return give_up(call, str(error), _record(internals, run, [], before))
     if catcher.requests is not None:
         return _ask(call, catcher.requests)
     if not isinstance(following, ModelRequestNode):
@@ -71,6 +70,13 @@ async def run_one_call(
         text=result.model_response_str(wrap_if_error=False),
         is_error=result.outcome != "success",
     )
+
+
+def give_up(call: ToolCallPart, why: str, record: ToolRecord | None = None) -> Returned:
+    """Return the outcome of a call after which the turn cannot go on."""
+    part = ToolReturnPart(tool_name=call.tool_name, content=why, tool_call_id=call.tool_call_id, outcome="failed")
+    left = (record or ToolRecord(parts=[])).model_copy(update={"parts": dump_parts([part]), "ends_turn": why})
+    return Returned(record=left.model_dump(mode="json"), text=why, is_error=True)
 
 
 def _given_result(request: CallToolRequest) -> DeferredToolResult | None:
@@ -88,8 +94,6 @@ def _given_result(request: CallToolRequest) -> DeferredToolResult | None:
 
 def _ends_turn(error: Exception, call: ToolCallPart, internals: RunInternals[Any]) -> bool:
     """Whether the framework itself gave up, in contrast to an agent inside the tool that did."""
-    if isinstance(error, RunCancelled):
-        return True
     tool = (internals.tool_manager.tools or {}).get(call.tool_name)
     most = internals.tool_manager.default_max_retries if tool is None else tool.max_retries
     used_up = internals.tool_retries.get(call.tool_name, 0) >= most

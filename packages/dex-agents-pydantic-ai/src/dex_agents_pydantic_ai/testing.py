@@ -128,6 +128,9 @@ class ScriptedModel(FunctionModel):
         self, messages: list[ModelMessage], info: AgentInfo
     ) -> AsyncIterator[str | DeltaToolCalls | DeltaThinkingCalls | BuiltinToolCallsReturns]:
         response = await self._respond(messages, info)
+        if not response.parts:
+            # A stream must have at least one piece; an empty text is no output either.
+            yield ""
         for index, part in enumerate(response.parts):
             for piece in _pieces(index, part):
                 yield piece
