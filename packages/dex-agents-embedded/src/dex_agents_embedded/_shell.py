@@ -44,7 +44,7 @@ class StoppingError(EngineError):
         super().__init__("the engine is stopping: try again once it runs", "stopping")
 
 
-StreamWriteHook = Callable[[Run, StepExecution, pb.StepStreamWrite], None]
+OnStreamWrite = Callable[[Run, str, pb.StepStreamWrite], None]
 
 
 class Shell:
@@ -56,22 +56,30 @@ class Shell:
         matching: The Workers.
         limits: Sizes.
         hot_runs: How many quiet runs stay in memory.
+        on_stream_write: Called with a run, a Step execution id and what that running Step writes to a Stream.
 
     Attributes:
         runs: The runs in memory.
         attributes: Reads Attributes.
         requests: Builds what Workers are sent.
-        on_stream_write: Called for each Stream write of a running Step.
     """
 
-    def __init__(self, loader: Loader, writer: Writer, matching: Matching, limits: Limits, hot_runs: int) -> None:
+    def __init__(
+        self,
+        loader: Loader,
+        writer: Writer,
+        matching: Matching,
+        limits: Limits,
+        hot_runs: int,
+        on_stream_write: OnStreamWrite,
+    ) -> None:
         self.runs = HotRuns(loader, hot_runs)
         self.attributes = Attributes(loader)
         self.requests = Requests(self.attributes)
         self.matching = matching
         self.loader = loader
         self.limits = limits
-        self.on_stream_write: StreamWriteHook | None = None
+        self._on_stream_write = on_stream_write
         self._writer = writer
         self._timers = Timers(time.time, self._due)
         self._task_numbers = itertools.count(1)
@@ -315,15 +323,12 @@ class Shell:
 
     def _output(self, hot: HotRun, attempt: Attempt, output: Output) -> None:
         attempt.saw_sign()
-        step = hot.run.steps.get(attempt.step_id)
-        if step is None:
+        if output.WhichOneof("output") == "stream_write":
+            self._on_stream_write(hot.run, attempt.step_id, output.stream_write)
             return
-        if output.WhichOneof("output") == "heartbeat":
-            value = output.heartbeat.value.SerializeToString() if output.heartbeat.HasField("value") else None
-            commands.heartbeat(hot.run, attempt.step_id, attempt.number, value)
-            self.settle(hot)
-        elif self.on_stream_write is not None:
-            self.on_stream_write(hot.run, step, output.stream_write)
+        value = output.heartbeat.value.SerializeToString() if output.heartbeat.HasField("value") else None
+        commands.heartbeat(hot.run, attempt.step_id, attempt.number, value)
+        self.settle(hot)
 
     def _ended(self, hot: HotRun, attempt: Attempt, outcome: Outcome) -> None:
         attempt.stop_clocks()
