@@ -439,23 +439,29 @@ class Drop(Step[None]):
 
 
 class Look(Step[None]):
+    """Loads one Channel: with two, SDK 1.23 may swap their messages (it pairs two maps by iteration order)."""
+
     def get_step_options(self) -> StepOptions:
-        return StepOptions(
-            execute_load_attribute_maps=(parts,),
-            execute_load_channels=(inbox,),
-            execute_load_channel_maps=(lanes,),
-        )
+        return StepOptions(execute_load_attribute_maps=(parts,), execute_load_channels=(inbox,))
 
     async def execute(self, context: AsyncContext, nothing: None) -> StepDecision:
         seen = {name: parts.get(context, name) for name in parts.get_all_instance_keys(context)}
         queued = [message.value for message in inbox.pending_messages(context)]
+        return go_to(LookLeft, f"{seen} {queued} {inbox.size(context)}")
+
+
+class LookLeft(Step[str]):
+    def get_step_options(self) -> StepOptions:
+        return StepOptions(execute_load_attribute_map_instances=(parts.load("b"),), execute_load_channel_maps=(lanes,))
+
+    async def execute(self, context: AsyncContext, seen: str) -> StepDecision:
         left = [message.value for message in lanes.pending_messages(context, "left")]
-        return force_complete(f"{seen} {queued} {left} {inbox.size(context)}")
+        return force_complete(f"{seen} {left} {parts.get(context, 'b')}")
 
 
 class LookFlow(Flow[None]):
     def get_steps(self) -> StepList[None]:
-        return StepList[None].start_step(Fill()).other_steps(Drop(), Look())
+        return StepList[None].start_step(Fill()).other_steps(Drop(), Look(), LookLeft())
 
     def get_persistence_schema(self) -> PersistenceSchema:
         return PersistenceSchema.of(parts, lanes, inbox)
@@ -467,7 +473,7 @@ async def test_a_step_gets_the_map_instances_and_messages_that_it_loads(tmp_path
         await world.start_worker()
         await world.client.start_flow(flow, "look", None)
         result = (await world.finish("look")).single_output(str)
-    assert result == "{'a': 'aaa', 'b': 'bbb'} ['first', 'second'] ['l'] 2"
+    assert result == "{'a': 'aaa', 'b': 'bbb'} ['first', 'second'] 2 ['l'] bbb"
 
 
 feed = Stream("feed", str, 1 << 20)

@@ -126,11 +126,13 @@ class EmbeddedEngine:
         if self._lock is not None or self._ended.is_set():
             raise RuntimeError("an engine is started once: make a new EmbeddedEngine")
         host = _loopback_host(self._requested_address)
-        self._directory.mkdir(parents=True, exist_ok=True)
+        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._lock = _lock(self._directory / LOCK_FILE)
         try:
             await self._open(host)
         except BaseException:
+            if self._server is not None:
+                await self._server.stop(None)
             await self._close_files()
             self._ended.set()
             raise
@@ -140,7 +142,7 @@ class EmbeddedEngine:
 
         The last commits are awaited and the file is closed. Stopping again, or an engine that failed, is no error.
         """
-        if self._lock is None and not self._ended.is_set():
+        if self._lock is None:  # never started, or its start failed, or it has ended
             self._ended.set()
             return
         if self._ending is None:
@@ -196,6 +198,7 @@ class EmbeddedEngine:
     def _commit_failed(self, failure: CommitFailedError) -> None:
         self.failure = failure
         _logger.error("%s", failure)
+        self._matching.begin_closing("the engine failed")
         if self._ending is None:
             self._ending = asyncio.get_running_loop().create_task(self._end())
 

@@ -16,6 +16,7 @@ from dex.dexpb import dex_pb2 as pb
 from . import _failures as failures
 from ._attempt import Attempt
 from ._attributes import Attributes
+from ._changes import Changes
 from ._hot_runs import HotRun, HotRuns
 from ._limits import Limits
 from ._machine import commands
@@ -84,7 +85,7 @@ class Shell:
         self._timers = Timers(time.time, self._due)
         self._task_numbers = itertools.count(1)
         self._run_keys = itertools.count(loader.newest_run_key() + 1)
-        self._changed: dict[int, asyncio.Event] = {}
+        self._changes = Changes()
         self._is_closed = False
 
     # -- life
@@ -117,8 +118,7 @@ class Shell:
             for attempt in hot.attempts.values():
                 attempt.abandon()
         self._is_closed = True
-        for event in self._changed.values():
-            event.set()
+        self._changes.notify_all()
 
     # -- runs
 
@@ -196,8 +196,7 @@ class Shell:
         Raises:
             EngineError: The engine stops.
         """
-        loop = asyncio.get_running_loop()
-        ends_at = loop.time() + timeout
+        ends_at = asyncio.get_running_loop().time() + timeout
         while True:
             hot = self.runs.get(run_key)
             if is_met(hot):
@@ -206,11 +205,7 @@ class Shell:
                 return hot
             if self._is_closed:
                 raise self._writer.failure or StoppingError()
-            changed = self._changed.setdefault(run_key, asyncio.Event())
-            try:
-                async with asyncio.timeout_at(ends_at):
-                    await changed.wait()
-            except TimeoutError:
+            if not await self._changes.wait(run_key, ends_at):
                 return None
 
     def task_id(self) -> str:
@@ -311,9 +306,7 @@ class Shell:
                 attempt.start_clocks()
             else:
                 self._give_back(hot, attempt)
-        changed = self._changed.pop(hot.run.key, None)
-        if changed is not None:
-            changed.set()
+        self._changes.notify(hot.run.key)
 
     def _give_back(self, hot: HotRun, attempt: Attempt) -> None:
         del hot.attempts[attempt.step_id]
@@ -323,6 +316,8 @@ class Shell:
 
     def _output(self, hot: HotRun, attempt: Attempt, output: Output) -> None:
         attempt.saw_sign()
+        if self._writer.failure is not None:
+            return
         if output.WhichOneof("output") == "stream_write":
             self._on_stream_write(hot.run, attempt.step_id, output.stream_write)
             return
@@ -332,7 +327,7 @@ class Shell:
 
     def _ended(self, hot: HotRun, attempt: Attempt, outcome: Outcome) -> None:
         attempt.stop_clocks()
-        if hot.attempts.get(attempt.step_id) is not attempt:
+        if hot.attempts.get(attempt.step_id) is not attempt or self._writer.failure is not None:
             return
         if isinstance(outcome, NotReached):
             self._give_back(hot, attempt)
