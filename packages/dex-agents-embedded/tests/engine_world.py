@@ -65,6 +65,7 @@ class World:
         self._cache.close()
 
     def new_client(self) -> AsyncClient:
+        """Return a further Client; the caller closes it."""
         options = ClientOptions(self.engine.address, worker_target=WorkerTarget(pull=True))
         return AsyncClient(self.registry, self._cache, options)
 
@@ -84,6 +85,10 @@ class World:
     async def stop_worker(self, worker: AsyncWorker) -> None:
         await worker.stop()
         await self._workers.pop(worker)
+
+    async def call(self, rpc: Callable[..., Any], flow_id: str, *arguments: object) -> Any:
+        """Invoke an RPC by its handler; the SDK's own signature does not know asynchronous ones."""
+        return await cast(Any, self.client).invoke_rpc(rpc, flow_id, *arguments)
 
     async def finish(self, flow_id: str) -> FlowResult:
         """Wait for a Flow's end and return how it ended."""

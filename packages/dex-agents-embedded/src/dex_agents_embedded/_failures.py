@@ -1,8 +1,8 @@
 """What can go wrong with one attempt of a Step, and the stable names of the failures that the engine itself makes.
 
 A Step reads the failure of the Step before it from `recovery_error`. When code of the user raised, its `error_type`
-is the name of a Python exception class. When the engine made the failure, it is one of the names below, and the
-prefix answers the question that matters: did the attempt's code possibly run?
+is the qualified name of a Python exception class (`builtins.ValueError`). When the engine made the failure, it is one
+of the names below, and the prefix answers the question that matters: did the attempt's code possibly run?
 
 * `dex.NotStarted`: no attempt reached a Worker, so nothing happened.
 * `dex.NotCompleted.*`: an attempt was handed to a Worker and brought no usable result; what it did is unknown.
@@ -49,7 +49,7 @@ class Failure:
 
     Attributes:
         detail: What happened, for people.
-        error_type: A Python exception class name, or one of this module's names.
+        error_type: The qualified name of a Python exception class, or one of this module's names.
         stack_trace: The Worker's stack trace, empty when there is none.
         grpc_status: The numeric gRPC status that the Worker reported, 0 when there is none.
         retry_after_seconds: The delay that the Worker asked for before the next attempt, 0 for the Step's own policy.

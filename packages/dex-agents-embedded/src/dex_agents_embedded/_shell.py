@@ -138,24 +138,25 @@ class Shell:
         Raises:
             CommitFailedError: An earlier commit failed.
         """
+        # First of all, since the requests of what starts now must see what the command wrote.
+        attributes = hot.run.delta.attributes
+        generation = hot.overlay(attributes) if attributes else 0
         starting = self._start_ready(hot, finishing, granted)
         self._drop_stale_claims(hot)
         abandoned = _abandon_stale_attempts(hot)
         self._timers.arm(hot.run.key, hot.run.next_due())
         delta = hot.run.drain()
-        generation = 0
         if delta or hot.start_row is not None:
             rows = delta_rows(hot.run, delta)
             if hot.start_row is not None:
                 rows.insert(0, hot.start_row)
                 hot.start_row = None
-            generation = hot.overlay(delta.attributes) if delta.attributes else 0
             hot.commit = self._writer.submit(rows)
         elif not starting and not abandoned:
             return
 
         def committed() -> None:
-            self._committed(hot, starting, abandoned, delta.attributes, generation)
+            self._committed(hot, starting, abandoned, attributes, generation)
 
         if hot.commit is None or hot.commit.done():
             committed()
