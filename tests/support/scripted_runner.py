@@ -63,7 +63,7 @@ from support.waiting import wait_for
 LOG_VARIABLE = "SCRIPTED_RUNNER_LOG"
 
 
-def note_run(kind: str, **fields: JsonValue) -> None:
+def note_run(kind: str, **fields: str | int) -> None:
     """Append one line to the log outside the session."""
     path = os.environ.get(LOG_VARIABLE)
     if path:
@@ -72,11 +72,11 @@ def note_run(kind: str, **fields: JsonValue) -> None:
             file.write(line + "\n")
 
 
-def read_runs(path: Path) -> list[dict[str, JsonValue]]:
+def read_runs(path: Path) -> list[dict[str, str | int]]:
     """Return the log's lines."""
     if not path.exists():
         return []
-    return [cast("dict[str, JsonValue]", json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
+    return [cast("dict[str, str | int]", json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 class ScriptedRunner:

@@ -32,8 +32,17 @@ from ._store.writer import Writer
 from ._task import Claim, Completed, Failed, Need, NotReached, Outcome, Output, Task
 from ._timers import Timers
 from ._worker_stream import WorkerStream
+from .errors import EngineError
 
 _RECOVERIES_PER_TURN = 200
+
+
+class StoppingError(EngineError):
+    """The engine stops, so a wait ends early; whoever waited may ask the next engine."""
+
+    def __init__(self) -> None:
+        super().__init__("the engine is stopping: try again once it runs", "stopping")
+
 
 StreamWriteHook = Callable[[Run, StepExecution, pb.StepStreamWrite], None]
 
@@ -68,6 +77,7 @@ class Shell:
         self._task_numbers = itertools.count(1)
         self._run_keys = itertools.count(loader.newest_run_key() + 1)
         self._changed: dict[int, asyncio.Event] = {}
+        self._is_closed = False
 
     # -- life
 
@@ -98,6 +108,7 @@ class Shell:
         for hot in self.runs:
             for attempt in hot.attempts.values():
                 attempt.abandon()
+        self._is_closed = True
         for event in self._changed.values():
             event.set()
 
@@ -173,6 +184,9 @@ class Shell:
 
         Returns:
             The run, None when the time ran out.
+
+        Raises:
+            EngineError: The engine stops.
         """
         loop = asyncio.get_running_loop()
         ends_at = loop.time() + timeout
@@ -182,14 +196,14 @@ class Shell:
                 with hot.pinned():
                     await hot.saved()
                 return hot
+            if self._is_closed:
+                raise self._writer.failure or StoppingError()
             changed = self._changed.setdefault(run_key, asyncio.Event())
             try:
                 async with asyncio.timeout_at(ends_at):
                     await changed.wait()
             except TimeoutError:
                 return None
-            if self._writer.failure is not None:
-                raise self._writer.failure
 
     def task_id(self) -> str:
         """Return a name for a new task."""

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar, overload
 from uuid import uuid4
@@ -245,20 +245,43 @@ class AgentSessionClient:
             ConfigurationError: The output is not of the `output_type`.
         """
         message = user_message(check_session_id(session_id), content, message_id)
+        async with self._answer_within(timeout, session_id, message.message_id):
+            await self._send(session_id, message)
+            result = await self._waiter.wait(session_id, message.message_id)
+        result = _completed(result, session_id)
+        return result if output_type is None else typed_output(result, output_type)
+
+    async def wait_for_result(self, session_id: str, message_id: str, *, timeout: float | None = None) -> TurnResult:
+        """Wait for the result of a message that was sent before, by this process or another one.
+
+        Args:
+            session_id: The session.
+            message_id: From the receipt of `send_user_message`.
+            timeout: Seconds; None waits for ever.
+
+        Raises:
+            AnswerTimeoutError: No result within the timeout.
+            TurnFailedError: The turn failed or was cancelled.
+            TurnResultNotKeptError: The message is an old one, whose result is forgotten.
+            SessionError: As for `send_user_message`.
+        """
+        check_session_id(session_id)
+        async with self._answer_within(timeout, session_id, message_id):
+            result = await self._waiter.wait(session_id, message_id)
+        return _completed(result, session_id)
+
+    @asynccontextmanager
+    async def _answer_within(self, timeout: float | None, session_id: str, message_id: str) -> AsyncGenerator[None]:
         try:
             async with asyncio.timeout(timeout):
-                await self._send(session_id, message)
-                result = await self._waiter.wait(session_id, message.message_id)
+                yield
         except TimeoutError:
             raise AnswerTimeoutError(
-                f"session {session_id!r} gave no answer within {timeout:g} s: its turn goes on; ask again with "
-                f"message_id={message.message_id!r} to wait on",
+                f"session {session_id!r} gave no answer within {timeout:g} s: its turn goes on; wait on with "
+                f"wait_for_result(..., {message_id!r})",
                 session_id=session_id,
-                message_id=message.message_id,
+                message_id=message_id,
             ) from None
-        if result.status != "completed":
-            raise TurnFailedError(f"{result.turn_id} of session {session_id!r} {result.status}: {result.error}")
-        return result if output_type is None else typed_output(result, output_type)
 
     async def get_agent_snapshot(self, session_id: str) -> AgentSnapshot:
         """Look at a session: status, running turn, what waits for an answer, newest messages. Works after its end too.
@@ -476,3 +499,9 @@ class AgentSessionClient:
                 session_id=session_id,
             )
         return flow
+
+
+def _completed(result: TurnResult, session_id: str) -> TurnResult:
+    if result.status != "completed":
+        raise TurnFailedError(f"{result.turn_id} of session {session_id!r} {result.status}: {result.error}")
+    return result

@@ -31,6 +31,11 @@ class AgentSession:
         self._session_id = session_id
 
     @property
+    def client(self) -> "AgentSessionClient":
+        """The client that makes the calls."""
+        return self._client
+
+    @property
     def session_id(self) -> str:
         """The session's id."""
         return self._session_id
@@ -72,6 +77,10 @@ class AgentSession:
         return await self._client.ask(
             self._session_id, content, output_type=output_type, timeout=timeout, message_id=message_id
         )
+
+    async def wait_for_result(self, message_id: str, *, timeout: float | None = None) -> TurnResult:
+        """Wait for the result of a message that was sent before; `timeout` in seconds."""
+        return await self._client.wait_for_result(self._session_id, message_id, timeout=timeout)
 
     async def snapshot(self) -> AgentSnapshot:
         """Look at the session."""

@@ -1,0 +1,243 @@
+"""What a session stores of a Pydantic AI agent: its messages, and during a turn a small record beside them."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Final, Literal, cast
+
+from pydantic import BaseModel, ConfigDict, JsonValue, TypeAdapter, ValidationError
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelMessagesTypeAdapter,
+    ModelRequest,
+    ModelRequestPart,
+    ModelResponse,
+    UserContent,
+    UserPromptPart,
+)
+from pydantic_ai.usage import RunUsage
+
+from dex_agents.errors import StateNotReadableError
+from dex_agents.runner import FrameworkState
+from dex_agents_pydantic_ai._private import DISTRIBUTION, installed_version
+
+FORMAT: Final = 1
+"""The layout of `FrameworkState.value`: `{"messages": [...], "turn": {...} | null}`."""
+
+_USAGE: Final = TypeAdapter(RunUsage)
+
+
+class _Document(BaseModel):
+    """A frozen JSON document; fields that a newer version added are ignored."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class EnqueuedContent(_Document):
+    """Content that a tool added to the conversation with `ctx.enqueue`.
+
+    Attributes:
+        messages: The messages, as JSON.
+        priority: When they are delivered.
+        origin: The tool call and run step next to whose result they belong.
+    """
+
+    messages: list[JsonValue]
+    priority: Literal["asap", "when_idle"]
+    origin: tuple[str, int] | None = None
+
+
+class ToolRecord(_Document):
+    """What one tool call left behind; the adapter's part of a settled call.
+
+    Attributes:
+        parts: Parts for the next request, as JSON: the result, revealed tools, content for the model.
+        failed: Names of tools whose retry budget the call used.
+        succeeded: Names of tools whose retry budget the call restored.
+        refused: Names of tools that were refused once because they are not available yet.
+        usage: What agents inside the tool used, as JSON.
+        enqueued: What the tool added to the conversation.
+        ends_turn: Why the turn cannot go on: the tool's retries are used up, or it cancelled the run.
+    """
+
+    parts: list[JsonValue]
+    failed: tuple[str, ...] = ()
+    succeeded: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
+    usage: JsonValue = None
+    enqueued: tuple[EnqueuedContent, ...] = ()
+    ends_turn: str | None = None
+
+
+class TurnState(_Document):
+    """What Pydantic AI keeps in memory during a run, beside the messages.
+
+    Attributes:
+        run_id: The turn's run id; equal in every Step of the turn.
+        run_step: Model requests so far.
+        usage: Usage so far, as JSON; None before the first request.
+        output_retries: How often the model was asked for another output.
+        tool_retries: Retries by tool name when the current run step began.
+        failed: Tools that used their retry budget in the current run step.
+        succeeded: Tools that restored it.
+        refused: Tools that were refused once because they are not available yet.
+        output_modes: The output mode by model.
+        established_tools: The tools of the turn's first request.
+        enqueued: Content that waits to be added to the conversation.
+        request_is_open: The last message is a request that was not sent yet.
+        open_calls: Ids of the calls that the session settles now.
+        held_calls: Ids of the calls that it settles after the output tools of the same response were tried.
+        settled: Parts of calls of the open response that are settled already, by call id.
+    """
+
+    run_id: str
+    run_step: int = 0
+    usage: JsonValue = None
+    output_retries: int = 0
+    tool_retries: dict[str, int] = {}
+    failed: tuple[str, ...] = ()
+    succeeded: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
+    output_modes: dict[str, str] = {}
+    established_tools: tuple[str, ...] | None = None
+    enqueued: tuple[EnqueuedContent, ...] = ()
+    request_is_open: bool = False
+    open_calls: tuple[str, ...] = ()
+    held_calls: tuple[str, ...] = ()
+    settled: dict[str, list[JsonValue]] = {}
+
+
+class _Value(_Document):
+    messages: list[JsonValue]
+    turn: TurnState | None = None
+
+
+@dataclass
+class SessionState:
+    """The messages of a session, and the record of its running turn; None between turns."""
+
+    messages: list[ModelMessage]
+    turn: TurnState | None = None
+
+    @property
+    def running_turn(self) -> TurnState:
+        """The turn that must be running here."""
+        if self.turn is None:
+            raise RuntimeError("the state has no running turn: a Step of a turn was run outside one")
+        return self.turn
+
+    @property
+    def open_response(self) -> ModelResponse:
+        """The response whose calls are open."""
+        for message in reversed(self.messages):
+            if isinstance(message, ModelResponse):
+                return message
+        raise RuntimeError("the state has no model response: a tool call was run before the model asked for one")
+
+    @property
+    def prompt(self) -> str | Sequence[UserContent] | None:
+        """What the user said at the start of the running turn."""
+        for message in self.messages:
+            if isinstance(message, ModelRequest) and message.run_id == self.running_turn.run_id:
+                prompts = [part.content for part in message.parts if isinstance(part, UserPromptPart)]
+                return prompts[0] if prompts else None
+        return None
+
+    def take_open_request(self) -> ModelRequest:
+        """Remove the request that was not sent yet from the end of the messages, and return it."""
+        request = self.messages.pop()
+        if not isinstance(request, ModelRequest):
+            raise RuntimeError("the state has no open request: the session continued a turn that waits for results")
+        return request
+
+    def history_for_run(self) -> list[ModelMessage]:
+        """Return the messages for a new run; the running turn's own come without a run id."""
+        for message in self.messages:
+            if message.run_id == self.running_turn.run_id:
+                message.run_id = None
+        return self.messages
+
+
+def read_state(state: FrameworkState | None) -> SessionState:
+    """Read a stored state.
+
+    Raises:
+        StateNotReadableError: Another framework, a newer layout or a newer release wrote it; the text names both.
+    """
+    if state is None:
+        return SessionState(messages=[])
+    ours = f"{DISTRIBUTION} {installed_version()} (format {FORMAT})"
+    theirs = f"{state.framework} {state.framework_version} (format {state.format})"
+    if state.framework != DISTRIBUTION or state.format != FORMAT:
+        newer = state.framework == DISTRIBUTION and state.format > FORMAT
+        raise StateNotReadableError(
+            f"the state was written by {theirs} and cannot be read by {ours}", newer_writer=newer
+        )
+    try:
+        value = _Value.model_validate(state.value)
+        return SessionState(messages=load_messages(value.messages), turn=value.turn)
+    except ValidationError as error:
+        raise StateNotReadableError(
+            f"the state was written by {theirs} and cannot be read by {ours}: {error.errors(include_input=False)[:3]}",
+            newer_writer=_release(state.framework_version) > _release(installed_version()),
+        ) from error
+
+
+def write_state(state: SessionState) -> FrameworkState:
+    """Write a state for the session to store."""
+    turn = None if state.turn is None else state.turn.model_dump(mode="json")
+    return FrameworkState(
+        framework=DISTRIBUTION,
+        framework_version=installed_version(),
+        format=FORMAT,
+        value={"messages": dump_messages(state.messages), "turn": turn},
+    )
+
+
+def dump_messages(messages: Sequence[ModelMessage]) -> list[JsonValue]:
+    """Write messages in the framework's own JSON form."""
+    return json.loads(ModelMessagesTypeAdapter.dump_json(list(messages)))
+
+
+def load_messages(messages: Sequence[JsonValue]) -> list[ModelMessage]:
+    """Read messages from the framework's own JSON form."""
+    return ModelMessagesTypeAdapter.validate_json(json.dumps(messages))
+
+
+def dump_parts(parts: Sequence[ModelRequestPart]) -> list[JsonValue]:
+    """Write request parts in the form that they have inside messages (bytes as base64)."""
+    [message] = cast("list[dict[str, list[JsonValue]]]", dump_messages([ModelRequest(parts=list(parts))]))
+    return message["parts"]
+
+
+def load_parts(parts: Sequence[JsonValue]) -> list[ModelRequestPart]:
+    """Read request parts that `dump_parts` wrote."""
+    [message] = load_messages([{"kind": "request", "parts": list(parts)}])
+    return list(cast("ModelRequest", message).parts)
+
+
+def dump_usage(usage: RunUsage) -> JsonValue:
+    """Write usage as JSON."""
+    return json.loads(_USAGE.dump_json(usage))
+
+
+def load_usage(usage: JsonValue) -> RunUsage:
+    """Read usage from JSON; None is a usage of nothing."""
+    return RunUsage() if usage is None else _USAGE.validate_json(json.dumps(usage))
+
+
+def subtract_usage(after: RunUsage, before: RunUsage) -> RunUsage:
+    """Return what was used between two points of one run."""
+    difference: dict[str, Any] = {}
+    for name, value in vars(after).items():
+        earlier = getattr(before, name, None)
+        if name == "details":
+            difference[name] = {key: count - before.details.get(key, 0) for key, count in after.details.items()}
+        elif isinstance(value, int | float | Decimal):
+            difference[name] = value if earlier is None else value - earlier
+    return RunUsage(**difference)
+
+
+def _release(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".") if part.isdecimal())

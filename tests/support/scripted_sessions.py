@@ -1,0 +1,50 @@
+"""Sessions of the scripted agent on the embedded engine, in one process."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from dex_agents import AgentHost, AgentSessionFlow, AgentSessionOptions
+from dex_agents.session import AgentSession
+from dex_agents.snapshot import AgentSnapshot, Interrupt, ToolCallSnapshot
+from support.scripted_runner import ScriptedRunner
+from support.waiting import wait_for
+
+
+@asynccontextmanager
+async def scripted_session(
+    directory: Path, *, session_id: str = "s-1", options: AgentSessionOptions | None = None
+) -> AsyncGenerator[AgentSession]:
+    """Serve the scripted agent and start one session of it."""
+    flow = AgentSessionFlow(ScriptedRunner(), name="scripted", options=options or AgentSessionOptions())
+    async with AgentHost(flow, directory=directory) as host:
+        session = host.session(session_id)
+        await session.start(title="a test", user="tester")
+        yield session
+
+
+async def pending(session: AgentSession, count: int = 1) -> tuple[Interrupt, ...]:
+    """Wait until so many interrupts are pending."""
+
+    async def check() -> tuple[Interrupt, ...] | None:
+        interrupts = (await session.snapshot()).pending_interrupts
+        return interrupts if len(interrupts) >= count else None
+
+    return await wait_for(check, what=f"{count} pending interrupts")
+
+
+async def snapshot_when(session: AgentSession, status: str) -> AgentSnapshot:
+    """Wait until the session has a status."""
+
+    async def check() -> AgentSnapshot | None:
+        snapshot = await session.snapshot()
+        return snapshot if snapshot.status == status else None
+
+    return await wait_for(check, what=f"status {status}")
+
+
+async def call_named(session: AgentSession, name: str) -> ToolCallSnapshot:
+    """Return the running turn's call of a tool."""
+    calls = [call for call in (await session.snapshot()).tool_calls if call.name == name]
+    assert len(calls) == 1, calls
+    return calls[0]
