@@ -21,7 +21,7 @@ from pydantic import JsonValue
 from dex_agents._address import DEFAULT_SERVER_ADDRESS, named_server_address
 from dex_agents._answer import typed_output
 from dex_agents._connection import Connection
-from dex_agents._content import check_label, user_message
+from dex_agents._content import check_label, refusal_of, user_message
 from dex_agents._event_reader import EventReader, StreamedEvent
 from dex_agents._interrupt_answers import InterruptAnswers
 from dex_agents._schema import MESSAGE_CHUNKS, MESSAGE_TURNS, STATUS, TITLE, USER
@@ -30,9 +30,7 @@ from dex_agents._session_search import SessionPage, lifecycle_of, session_query,
 from dex_agents._turn_waiter import TurnWaiter
 from dex_agents.errors import (
     AnswerTimeoutError,
-    BlankMessageError,
     ConfigurationError,
-    MessageQueueFullError,
     SessionAlreadyExistsError,
     SessionNotFoundError,
     TurnFailedError,
@@ -169,12 +167,12 @@ class AgentSessionClient:
 
         Args:
             session_id: The session.
-            content: Text, or text and media blocks; at most 3 MiB.
+            content: Text, or text and media blocks; at most 512 KiB.
             message_id: A repeated send with one id is one message; None mints a new id.
 
         Raises:
             BlankMessageError: Nothing but whitespace.
-            MessageTooLargeError: Larger than 3 MiB.
+            MessageTooLargeError: Larger than 512 KiB.
             MessageQueueFullError: Too many messages wait.
             SessionNotFoundError: There is no such session.
             SessionStoppedError: It was stopped.
@@ -193,16 +191,8 @@ class AgentSessionClient:
             lambda: client.invoke_rpc(self._flow.send_user_message, session_id, message, options=options),
             session_id=session_id,
         )
-        if receipt.refusal == "blank":
-            raise BlankMessageError(
-                f"the message to session {session_id!r} is blank: send some text", session_id=session_id
-            )
         if not receipt.accepted:
-            raise MessageQueueFullError(
-                f"session {session_id!r} has {receipt.queued_messages} messages waiting and takes no more: "
-                "let it catch up, then repeat",
-                session_id=session_id,
-            )
+            raise refusal_of(session_id, message, receipt)
         return receipt
 
     @overload
