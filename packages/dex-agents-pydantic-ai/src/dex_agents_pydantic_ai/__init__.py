@@ -1,6 +1,14 @@
-"""Pydantic AI agents as durable sessions on Dex."""
+"""Pydantic AI agents as durable sessions on Dex.
 
+```python
+flow = session_flow(agent, tools={"look_up": ToolEffect.READ})
+async with AgentHost(flow) as host:
+    answer = await host.session("customer-42").ask("Where is my order?")
+```
+"""
+
+from dex_agents_pydantic_ai._flow import session_flow
 from dex_agents_pydantic_ai._runner import PydanticAIRunner
 from dex_agents_pydantic_ai._runs import DepsFactory
 
-__all__ = ["DepsFactory", "PydanticAIRunner"]
+__all__ = ["DepsFactory", "PydanticAIRunner", "session_flow"]

@@ -28,7 +28,7 @@ from dex_agents.tools import (
     ToolEffect,
     ToolOutcome,
     ToolRequest,
-    _current_tool_call,  # pyright: ignore[reportPrivateUsage]  # the session side of `current_tool_call`
+    running_tool_call,
 )
 
 REPEATABLE_ATTEMPTS = 3
@@ -195,11 +195,10 @@ class BatchRunner:
             idempotency_key=call.idempotency_key,
             attempt=attempt,
         )
-        token = _current_tool_call.set(info)
         try:
-            outcome = await self.make_runner().call_tool(request)
+            with running_tool_call(info):
+                outcome = await self.make_runner().call_tool(request)
         finally:
-            _current_tool_call.reset(token)
             check_request_unchanged("call_tool", before, request)
         return through_json(outcome)
 
