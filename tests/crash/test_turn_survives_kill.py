@@ -74,26 +74,20 @@ async def approve(session: AgentSession) -> None:
 
 
 async def reach(stage: Stage, session: AgentSession, moment: Moment) -> None:
-    """Wait until the moment is there."""
+    """Wait until the moment is there, and nothing else is on its way."""
     if moment == "model":
         await stage.provider.received(1, seconds=30)
         return
     if moment == "ship":
         await approve(session)
-    if moment == "approval":
+    settled = {"read_stock", "reserve", "charge", "ship"} - {moment, "ship"}
 
-        async def only_the_approval_waits() -> bool:
-            snapshot = await session.snapshot()
-            others = [call.status for call in snapshot.tool_calls if call.name != "ship"]
-            return bool(snapshot.pending_interrupts) and others == ["ok"] * 3
+    async def only_the_moment_is_open() -> bool:
+        snapshot = await session.snapshot()
+        is_there = bool(snapshot.pending_interrupts) if moment == "approval" else bool(runs(stage.log, moment))
+        return is_there and {call.name for call in snapshot.tool_calls if call.status == "ok"} == settled
 
-        await wait_for(only_the_approval_waits, what="the approval alone", seconds=30)
-        return
-
-    async def is_held() -> bool:
-        return bool(runs(stage.log, moment))
-
-    await wait_for(is_held, what=f"a running {moment}", seconds=30)
+    await wait_for(only_the_moment_is_open, what=f"nothing open but {moment}", seconds=30)
 
 
 def kill_and_restart(stage: Stage, victim: Victim) -> None:

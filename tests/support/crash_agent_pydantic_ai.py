@@ -7,8 +7,7 @@ from pydantic_ai import Agent
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 
-from dex_agents import AgentSessionFlow
-from dex_agents_pydantic_ai import PydanticAIRunner
+from dex_agents_pydantic_ai import session_flow
 from support import crash_tools
 
 # The Step's policy repeats a model call, not the client.
@@ -19,4 +18,4 @@ agent = Agent(
     instructions="Serve the customer.",
     tools=[crash_tools.read_stock, crash_tools.reserve, crash_tools.charge, crash_tools.ship],
 )
-flow = AgentSessionFlow(PydanticAIRunner(agent, tools=crash_tools.POLICIES), name="crash")
+flow = session_flow(agent, tools=crash_tools.POLICIES)
