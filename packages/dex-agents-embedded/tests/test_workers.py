@@ -261,3 +261,36 @@ class Chain(Step[int]):
 class ChainFlow(Flow[int]):
     def get_steps(self) -> StepList[int]:
         return StepList[int].start_step(Chain())
+
+
+class Slow(Step[None]):
+    async def execute(self, context: AsyncContext, nothing: None) -> StepDecision:
+        if context.attempt == 1:
+            await context.heartbeat("half")
+            SLOW_STARTED.set()
+            await asyncio.sleep(30)
+        return force_complete(f"{context.attempt} {context.get_last_heartbeat_value(str)}")
+
+
+SLOW_STARTED = asyncio.Event()
+
+
+class SlowFlow(Flow[None]):
+    def get_steps(self) -> StepList[None]:
+        return StepList[None].start_step(Slow())
+
+
+async def test_a_step_that_an_engine_restart_cut_off_goes_on_soon_with_its_heartbeat_value(tmp_path: Path) -> None:
+    SLOW_STARTED.clear()
+    flow = SlowFlow()
+    engine = EmbeddedEngine(tmp_path / "data", stop_grace_seconds=0)
+    async with World(tmp_path, flow, engine=engine) as world:
+        await world.start_worker()
+        await world.client.start_flow(flow, "slow", None)
+        await SLOW_STARTED.wait()
+        await world.engine.stop()
+    async with World(tmp_path, flow, engine=EmbeddedEngine(tmp_path / "data")) as world:
+        began = time.monotonic()
+        await world.start_worker()
+        assert (await world.finish("slow")).single_output(str) == "2 half"
+        assert time.monotonic() - began < 2
