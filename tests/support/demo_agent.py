@@ -3,6 +3,8 @@
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, cast
 
+from pydantic import JsonValue
+
 from dex_agents import AgentSessionFlow, demo
 from dex_agents.messages import CallBlock, Message, text_message
 from dex_agents.runner import (
@@ -21,7 +23,6 @@ from dex_agents.runner import (
     Waiting,
 )
 from dex_agents.tools import Returned, ToolOutcome, ToolRequest, find_policy
-from pydantic import JsonValue
 
 TOOLS: Final[Mapping[str, Callable[..., Awaitable[str]]]] = {
     "look_up_order": demo.look_up_order,
@@ -36,7 +37,11 @@ class DemoRunner:
     def describe(self) -> Description:
         """Say what this is."""
         return Description(
-            framework="echo", framework_version="1", reads_formats=(1,), supports_steering=False, supports_compaction=False
+            framework="echo",
+            framework_version="1",
+            reads_formats=(1,),
+            supports_steering=False,
+            supports_compaction=False,
         )
 
     async def run_model(self, request: RunModelRequest) -> ModelStep:

@@ -3,7 +3,9 @@
 ```python
 flow = session_flow(agent, tools={"look_up": ToolEffect.READ})
 async with AgentHost(flow) as host:
-    answer = await host.session("customer-42").ask("Where is my order?")
+    session = host.session("customer-42")
+    await session.start()
+    answer = await session.ask("Where is my order?")
 ```
 """
 

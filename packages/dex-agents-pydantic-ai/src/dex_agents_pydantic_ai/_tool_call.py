@@ -49,7 +49,9 @@ async def run_one_call(
     internals = RunInternals[Any](run)
     before = load_usage(dump_usage(internals.usage))
     node = CallToolsNode[Any, Any](
-        model_response=replace(response, parts=[call]),
+        # The history keeps the whole response. A node whose response names a provider must hold that very object, in
+        # order to find which of the provider's own compactions came before it; without the name it considers all.
+        model_response=replace(response, parts=[call], provider_name=None),
         tool_call_results=None if given is None else {call.tool_call_id: given},
     )
     try:

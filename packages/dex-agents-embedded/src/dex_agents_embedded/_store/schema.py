@@ -59,6 +59,8 @@ def open_file(path: Path) -> sqlite3.Connection:
     """
     if path.exists() and path.stat().st_size:
         _check(path)
+    # What Flows keep is nobody else's; the log files take over the mode.
+    path.touch(mode=0o600)
     try:
         connection = _connect(path)
         if not _pragma(connection, "application_id"):
