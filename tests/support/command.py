@@ -22,9 +22,7 @@ class Command:
         environment: Variables beside this process's own.
     """
 
-    def __init__(
-        self, arguments: Sequence[str], *, directory: Path, environment: dict[str, str] | None = None
-    ) -> None:
+    def __init__(self, arguments: Sequence[str], *, directory: Path, environment: dict[str, str] | None = None) -> None:
         self._output = directory / f"{arguments[0]}-{time.monotonic_ns()}.log"
         with self._output.open("wb") as output:
             self._process = subprocess.Popen(
