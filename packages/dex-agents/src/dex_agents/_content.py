@@ -38,7 +38,8 @@ def user_message(session_id: str, content: str | Sequence[Block], message_id: st
         raise BlankMessageError(
             f"the message to session {session_id!r} is blank: send some text", session_id=session_id
         )
-    message = UserMessage(message_id=_check_message_id(message_id), content=blocks)
+    message_id = str(uuid4()) if message_id is None else check_message_id(message_id)
+    message = UserMessage(message_id=message_id, content=blocks)
     if (size := _size_of(message)) > MAX_MESSAGE_BYTES:
         raise _too_large(session_id, size)
     return message
@@ -88,9 +89,12 @@ def check_label(name: str, value: str) -> str:
     return value
 
 
-def _check_message_id(message_id: str | None) -> str:
-    if message_id is None:
-        return str(uuid4())
+def check_message_id(message_id: str) -> str:
+    """Return a message's id when it can be stored.
+
+    Raises:
+        ConfigurationError: It is empty, longer than 200 characters, or has a `/` or an unprintable character.
+    """
     if not message_id or len(message_id) > _MAX_MESSAGE_ID_CHARACTERS or "/" in message_id:
         raise ConfigurationError(
             f"message_id is {message_id[:40]!r}: give 1 to {_MAX_MESSAGE_ID_CHARACTERS} characters without '/'"

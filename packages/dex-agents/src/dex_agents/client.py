@@ -15,7 +15,7 @@ from pydantic import JsonValue
 from dex_agents._address import DEFAULT_SERVER_ADDRESS, named_server_address
 from dex_agents._answer import typed_output
 from dex_agents._connection import Connection
-from dex_agents._content import check_label, refusal_of, user_message
+from dex_agents._content import check_label, check_message_id, refusal_of, user_message
 from dex_agents._event_reader import EventReader, StreamedEvent
 from dex_agents._interrupt_answers import InterruptAnswers
 from dex_agents._schema import MESSAGE_CHUNKS, MESSAGE_TURNS
@@ -229,7 +229,7 @@ class AgentSessionClient:
 
         Args:
             session_id: The session.
-            message_id: From the receipt of `send_user_message`.
+            message_id: From the receipt of `send_user_message`; one that was never sent is waited for too.
             timeout: Seconds; None waits for ever.
 
         Raises:
@@ -239,6 +239,7 @@ class AgentSessionClient:
             SessionError: As for `send_user_message`.
         """
         check_session_id(session_id)
+        check_message_id(message_id)
         async with self._answer_within(timeout, session_id, message_id):
             result = await self._waiter.wait(session_id, message_id)
         return _completed(result, session_id)

@@ -125,7 +125,7 @@ class AgentHost:
             if self._owner_cancelled and self._owner is not None:
                 self._owner.uncancel()
             if exception is None or isinstance(exception, asyncio.CancelledError):
-                raise worker.death from None
+                raise worker.death
 
     def _worker_died(self, death: DexAgentsError) -> None:
         _LOG.critical("%s", death)
