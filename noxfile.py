@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import nox
 
 nox.needs_version = ">=2026.10"
@@ -52,4 +54,4 @@ def lint(session: nox.Session) -> None:
 def types(session: nox.Session) -> None:
     """Check the types of source and tests, strictly."""
     sync(session, "test", "types")
-    session.run("pyright", "--pythonpath", "python")
+    session.run("pyright", "--pythonpath", str(Path(session.bin) / "python"))

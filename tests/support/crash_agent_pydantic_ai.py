@@ -7,7 +7,8 @@ from pydantic_ai import Agent
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 
-from dex_agents_pydantic_ai import session_flow
+from dex_agents import AgentSessionFlow
+from dex_agents_pydantic_ai import PydanticAIRunner
 from support import crash_tools
 
 # The Step's policy repeats a model call, not the client.
@@ -18,4 +19,4 @@ agent = Agent(
     instructions="Serve the customer.",
     tools=[crash_tools.read_stock, crash_tools.reserve, crash_tools.charge, crash_tools.ship],
 )
-flow = session_flow(agent, tools=crash_tools.POLICIES)
+flow = AgentSessionFlow(PydanticAIRunner(agent, tools=crash_tools.POLICIES), name="crash")

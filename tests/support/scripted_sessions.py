@@ -11,13 +11,22 @@ from support.scripted_runner import ScriptedRunner
 from support.waiting import wait_for
 
 
+def scripted_flow(options: AgentSessionOptions | None = None) -> AgentSessionFlow:
+    """Build the scripted agent's Flow, the same in every process."""
+    return AgentSessionFlow(ScriptedRunner(), name="scripted", options=options or AgentSessionOptions())
+
+
+def another_flow() -> AgentSessionFlow:
+    """Build a second agent, with a name of its own."""
+    return AgentSessionFlow(ScriptedRunner(), name="another")
+
+
 @asynccontextmanager
 async def scripted_session(
     directory: Path, *, session_id: str = "s-1", options: AgentSessionOptions | None = None
 ) -> AsyncGenerator[AgentSession]:
     """Serve the scripted agent and start one session of it."""
-    flow = AgentSessionFlow(ScriptedRunner(), name="scripted", options=options or AgentSessionOptions())
-    async with AgentHost(flow, directory=directory) as host:
+    async with AgentHost(scripted_flow(options), directory=directory) as host:
         session = host.session(session_id)
         await session.start(title="a test", user="tester")
         yield session

@@ -14,10 +14,12 @@ from types import TracebackType
 from typing import Any, Final, Self, cast
 
 import grpc
+from dex.dexpb import dex_pb2 as pb
 from dex.dexpb import dex_pb2_grpc
 
 from ._index_types import IndexTypes
 from ._limits import MEBIBYTE, Limits
+from ._machine.run import Run
 from ._matching import Matching
 from ._rpcs import Rpcs
 from ._servicers.flows import Flows
@@ -26,6 +28,8 @@ from ._shell import Shell
 from ._store.loader import Loader
 from ._store.schema import open_file, open_reader
 from ._store.writer import Writer
+from ._stream_servicer import StreamServicer
+from ._streams import StreamBackend, StreamStore
 from .errors import AddressError, CommitFailedError, DataFileError, EngineError, EngineInUseError
 
 DATA_FILE: Final = "engine.db"
@@ -57,7 +61,10 @@ class EmbeddedEngine:
         dispatch_wait_seconds: How long an RPC waits for a Worker that can take it, never longer than its own timeout.
         stop_grace_seconds: How long `stop` waits for running tasks. A Step that is still running then counts as
             interrupted.
-        max_value_bytes: The largest single value that is stored.
+        max_value_bytes: The largest single value that is stored, 16 MiB by default.
+        stream_backend: `memory` keeps Streams in memory, so that they are empty after a restart; `disabled` drops
+            what Steps
+            write to them and refuses Clients.
 
     Attributes:
         failure: Why the engine stopped by itself; None while all is well.
@@ -73,6 +80,7 @@ class EmbeddedEngine:
         dispatch_wait_seconds: float = 10.0,
         stop_grace_seconds: float = 5.0,
         max_value_bytes: int = 16 * MEBIBYTE,
+        stream_backend: StreamBackend = "memory",
     ) -> None:
         if dispatch_wait_seconds < 0 or stop_grace_seconds < 0:
             raise ValueError("dispatch_wait_seconds and stop_grace_seconds must not be negative")
@@ -91,6 +99,7 @@ class EmbeddedEngine:
         self._shell: Shell | None = None
         self._server: Any = None
         self._matching = Matching()
+        self._streams = StreamStore(backend=stream_backend)
         self._ending: asyncio.Task[None] | None = None
         self._ended = asyncio.Event()
 
@@ -117,11 +126,13 @@ class EmbeddedEngine:
         if self._lock is not None or self._ended.is_set():
             raise RuntimeError("an engine is started once: make a new EmbeddedEngine")
         host = _loopback_host(self._requested_address)
-        self._directory.mkdir(parents=True, exist_ok=True)
+        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._lock = _lock(self._directory / LOCK_FILE)
         try:
             await self._open(host)
         except BaseException:
+            if self._server is not None:
+                await self._server.stop(None)
             await self._close_files()
             self._ended.set()
             raise
@@ -131,7 +142,7 @@ class EmbeddedEngine:
 
         The last commits are awaited and the file is closed. Stopping again, or an engine that failed, is no error.
         """
-        if self._lock is None and not self._ended.is_set():
+        if self._lock is None:  # never started, or its start failed, or it has ended
             self._ended.set()
             return
         if self._ending is None:
@@ -160,10 +171,17 @@ class EmbeddedEngine:
         self._writer = Writer(open_file(path), path, self._commit_failed, self._before_commit())
         try:
             self._loader = loader = Loader(open_reader(path))
-            shell = self._shell = Shell(loader, self._writer, self._matching, self._limits, _HOT_RUNS)
+            streams = StreamServicer(self._streams)
+
+            def stream_write(run: Run, step_id: str, write: pb.StepStreamWrite) -> None:
+                streams.write_from_step(write, flow_type=run.flow_type, flow_id=run.flow_id, step_execution_id=step_id)
+
+            shell = self._shell = Shell(
+                loader, self._writer, self._matching, self._limits, _HOT_RUNS, on_stream_write=stream_write
+            )
             index_types = IndexTypes(self._writer, loader.index_types())
             self._server = server = _new_server()
-            flows = Flows(shell, Rpcs(shell, self._dispatch_wait), index_types)
+            flows = Flows(shell, Rpcs(shell, self._dispatch_wait), index_types, streams)
             add = cast(Any, dex_pb2_grpc)
             add.add_FlowServiceServicer_to_server(flows, server)
             add.add_WorkerTaskServiceServicer_to_server(WorkerTasks(self._matching), server)
@@ -180,6 +198,7 @@ class EmbeddedEngine:
     def _commit_failed(self, failure: CommitFailedError) -> None:
         self.failure = failure
         _logger.error("%s", failure)
+        self._matching.begin_closing("the engine failed")
         if self._ending is None:
             self._ending = asyncio.get_running_loop().create_task(self._end())
 
@@ -189,6 +208,7 @@ class EmbeddedEngine:
             if self._server is not None:
                 if self.failure is None:
                     await self._matching.drained(self._stop_grace)
+                self._streams.close()
                 if self._shell is not None:
                     self._shell.close()
                 await self._server.stop(_CANCEL_GRACE_SECONDS)

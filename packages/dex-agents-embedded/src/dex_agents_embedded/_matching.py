@@ -18,7 +18,7 @@ _ACKNOWLEDGE: Final = pb.PollWorkerTaskResponse(
 )
 # After its final frame a stream is free one loop turn of the SDK later; one that the SDK retires (it does while
 # another one is idle) closes within the longer time.
-_COOLING_SECONDS: Final = 0.002
+_COOLING_SECONDS: Final = 0.0003
 _RETIRING_SECONDS: Final = 0.05
 _RACE_RETRY_SECONDS: Final = 0.0005
 _RACE_RETRIES: Final = 8
@@ -301,12 +301,25 @@ class Matching:
         self._task_left(stream.worker)
         task.end(outcome)  # which may take the stream for the next Step at once
         if stream.state == StreamState.COOLING:
+            self._free(stream)
+
+    def _free(self, stream: WorkerStream) -> None:
+        """Let a stream that has just finished serve a waiting claim at once, or rest for a moment.
+
+        A claim's attempt is written in the same commit as the result that freed the stream, and while that lasts the
+        Worker cleans up.
+        """
+        if not self._has_idle_sibling(stream) and self._is_wanted(stream):
+            self._offer(stream)
+        else:
             self._cool(stream)
+
+    def _has_idle_sibling(self, stream: WorkerStream) -> bool:
+        return any(other.worker is stream.worker for other in self._idle[stream.queue])
 
     def _cool(self, stream: WorkerStream) -> None:
         stream.state = StreamState.COOLING
-        has_idle_sibling = any(other.worker is stream.worker for other in self._idle[stream.queue])
-        delay = _RETIRING_SECONDS if has_idle_sibling else _COOLING_SECONDS
+        delay = _RETIRING_SECONDS if self._has_idle_sibling(stream) else _COOLING_SECONDS
         asyncio.get_running_loop().call_later(delay, self._offer, stream)
 
     def _pass_on(self, task: Task, reason: NotReachedReason) -> None:

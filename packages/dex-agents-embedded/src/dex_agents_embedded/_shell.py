@@ -16,6 +16,7 @@ from dex.dexpb import dex_pb2 as pb
 from . import _failures as failures
 from ._attempt import Attempt
 from ._attributes import Attributes
+from ._changes import Changes
 from ._hot_runs import HotRun, HotRuns
 from ._limits import Limits
 from ._machine import commands
@@ -32,10 +33,19 @@ from ._store.writer import Writer
 from ._task import Claim, Completed, Failed, Need, NotReached, Outcome, Output, Task
 from ._timers import Timers
 from ._worker_stream import WorkerStream
+from .errors import EngineError
 
 _RECOVERIES_PER_TURN = 200
 
-StreamWriteHook = Callable[[Run, StepExecution, pb.StepStreamWrite], None]
+
+class StoppingError(EngineError):
+    """The engine stops, so a wait ends early; whoever waited may ask the next engine."""
+
+    def __init__(self) -> None:
+        super().__init__("the engine is stopping: try again once it runs", "stopping")
+
+
+OnStreamWrite = Callable[[Run, str, pb.StepStreamWrite], None]
 
 
 class Shell:
@@ -47,27 +57,36 @@ class Shell:
         matching: The Workers.
         limits: Sizes.
         hot_runs: How many quiet runs stay in memory.
+        on_stream_write: Called with a run, a Step execution id and what that running Step writes to a Stream.
 
     Attributes:
         runs: The runs in memory.
         attributes: Reads Attributes.
         requests: Builds what Workers are sent.
-        on_stream_write: Called for each Stream write of a running Step.
     """
 
-    def __init__(self, loader: Loader, writer: Writer, matching: Matching, limits: Limits, hot_runs: int) -> None:
+    def __init__(
+        self,
+        loader: Loader,
+        writer: Writer,
+        matching: Matching,
+        limits: Limits,
+        hot_runs: int,
+        on_stream_write: OnStreamWrite,
+    ) -> None:
         self.runs = HotRuns(loader, hot_runs)
         self.attributes = Attributes(loader)
         self.requests = Requests(self.attributes)
         self.matching = matching
         self.loader = loader
         self.limits = limits
-        self.on_stream_write: StreamWriteHook | None = None
+        self._on_stream_write = on_stream_write
         self._writer = writer
         self._timers = Timers(time.time, self._due)
         self._task_numbers = itertools.count(1)
         self._run_keys = itertools.count(loader.newest_run_key() + 1)
-        self._changed: dict[int, asyncio.Event] = {}
+        self._changes = Changes()
+        self._is_closed = False
 
     # -- life
 
@@ -98,8 +117,8 @@ class Shell:
         for hot in self.runs:
             for attempt in hot.attempts.values():
                 attempt.abandon()
-        for event in self._changed.values():
-            event.set()
+        self._is_closed = True
+        self._changes.notify_all()
 
     # -- runs
 
@@ -173,23 +192,21 @@ class Shell:
 
         Returns:
             The run, None when the time ran out.
+
+        Raises:
+            EngineError: The engine stops.
         """
-        loop = asyncio.get_running_loop()
-        ends_at = loop.time() + timeout
+        ends_at = asyncio.get_running_loop().time() + timeout
         while True:
             hot = self.runs.get(run_key)
             if is_met(hot):
                 with hot.pinned():
                     await hot.saved()
                 return hot
-            changed = self._changed.setdefault(run_key, asyncio.Event())
-            try:
-                async with asyncio.timeout_at(ends_at):
-                    await changed.wait()
-            except TimeoutError:
+            if self._is_closed:
+                raise self._writer.failure or StoppingError()
+            if not await self._changes.wait(run_key, ends_at):
                 return None
-            if self._writer.failure is not None:
-                raise self._writer.failure
 
     def task_id(self) -> str:
         """Return a name for a new task."""
@@ -289,9 +306,7 @@ class Shell:
                 attempt.start_clocks()
             else:
                 self._give_back(hot, attempt)
-        changed = self._changed.pop(hot.run.key, None)
-        if changed is not None:
-            changed.set()
+        self._changes.notify(hot.run.key)
 
     def _give_back(self, hot: HotRun, attempt: Attempt) -> None:
         del hot.attempts[attempt.step_id]
@@ -301,19 +316,18 @@ class Shell:
 
     def _output(self, hot: HotRun, attempt: Attempt, output: Output) -> None:
         attempt.saw_sign()
-        step = hot.run.steps.get(attempt.step_id)
-        if step is None:
+        if self._writer.failure is not None:
             return
-        if output.WhichOneof("output") == "heartbeat":
-            value = output.heartbeat.value.SerializeToString() if output.heartbeat.HasField("value") else None
-            commands.heartbeat(hot.run, attempt.step_id, attempt.number, value)
-            self.settle(hot)
-        elif self.on_stream_write is not None:
-            self.on_stream_write(hot.run, step, output.stream_write)
+        if output.WhichOneof("output") == "stream_write":
+            self._on_stream_write(hot.run, attempt.step_id, output.stream_write)
+            return
+        value = output.heartbeat.value.SerializeToString() if output.heartbeat.HasField("value") else None
+        commands.heartbeat(hot.run, attempt.step_id, attempt.number, value)
+        self.settle(hot)
 
     def _ended(self, hot: HotRun, attempt: Attempt, outcome: Outcome) -> None:
         attempt.stop_clocks()
-        if hot.attempts.get(attempt.step_id) is not attempt:
+        if hot.attempts.get(attempt.step_id) is not attempt or self._writer.failure is not None:
             return
         if isinstance(outcome, NotReached):
             self._give_back(hot, attempt)

@@ -10,6 +10,9 @@ from typing import Final
 _LONGEST_SLEEP_SECONDS: Final = 1.0
 """The wall clock may be set; looking again this often bounds how late a Timer can then be."""
 
+_STALE_ENTRIES: Final = 1024
+"""A replaced time stays in the heap; with more than these beside the live ones the heap is built anew."""
+
 
 class Timers:
     """Calls back when runs are due.
@@ -38,7 +41,11 @@ class Timers:
             self._armed.pop(run_key, None)
         elif self._armed.get(run_key) != due:
             self._armed[run_key] = due
-            heapq.heappush(self._heap, (due, run_key))
+            if len(self._heap) > _STALE_ENTRIES + 2 * len(self._armed):
+                self._heap = [(time, key) for key, time in self._armed.items()]
+                heapq.heapify(self._heap)
+            else:
+                heapq.heappush(self._heap, (due, run_key))
             if self._heap[0] == (due, run_key):
                 self._schedule()
 

@@ -24,6 +24,8 @@ _NO_ANSWER_SECONDS: Final = 30.0
 
 _LONGEST_PAUSE_SECONDS: Final = 5.0
 
+_NO_STREAM_STORE: Final = frozenset({grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.UNIMPLEMENTED})
+
 
 @dataclass(frozen=True, kw_only=True)
 class StreamedEvent:
@@ -51,7 +53,7 @@ class EventReader:
             try:
                 streamed = await self._next(session_id, token)
             except DexServiceError as error:
-                if error.code is grpc.StatusCode.FAILED_PRECONDITION:
+                if error.code in _NO_STREAM_STORE:
                     raise ConfigurationError(
                         f"the Dex Server at {self._connection.address} keeps no live events ({error.detail}): "
                         "poll get_agent_snapshot instead, or enable its stream store"

@@ -5,36 +5,27 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar, overload
-from uuid import uuid4
 
 from dex import (
     Credential,
-    FlowAlreadyStartedError,
-    FlowInfo,
-    FlowNotActiveOrNotFoundError,
     RPCInvokeOptions,
-    StartFlowOptions,
-    StopFlowOptions,
 )
 from pydantic import JsonValue
 
 from dex_agents._address import DEFAULT_SERVER_ADDRESS, named_server_address
 from dex_agents._answer import typed_output
 from dex_agents._connection import Connection
-from dex_agents._content import check_label, user_message
+from dex_agents._content import check_label, check_message_id, refusal_of, user_message
 from dex_agents._event_reader import EventReader, StreamedEvent
 from dex_agents._interrupt_answers import InterruptAnswers
-from dex_agents._schema import MESSAGE_CHUNKS, MESSAGE_TURNS, STATUS, TITLE, USER
+from dex_agents._schema import MESSAGE_CHUNKS, MESSAGE_TURNS
 from dex_agents._session_id import check_session_id
+from dex_agents._session_lifecycle import SessionLifecycle
 from dex_agents._session_search import SessionPage, lifecycle_of, session_query, summary_of
 from dex_agents._turn_waiter import TurnWaiter
 from dex_agents.errors import (
     AnswerTimeoutError,
-    BlankMessageError,
     ConfigurationError,
-    MessageQueueFullError,
-    SessionAlreadyExistsError,
-    SessionNotFoundError,
     TurnFailedError,
 )
 from dex_agents.messages import Block, SavedMessage
@@ -46,7 +37,6 @@ from dex_agents.snapshot import (
     MessagePageRequest,
     SendReceipt,
     SessionStart,
-    SessionStatus,
     TurnResult,
     UserMessage,
 )
@@ -88,6 +78,7 @@ class AgentSessionClient:
         self._connection = connection or Connection(
             [flow], address=named_server_address(address) or DEFAULT_SERVER_ADDRESS, credential=credential
         )
+        self._lifecycle = SessionLifecycle(flow, self._connection)
         self._waiter = TurnWaiter(flow, self._connection)
         self._events = EventReader(flow, self._connection)
         self._answers = InterruptAnswers(flow, self._connection)
@@ -137,30 +128,10 @@ class AgentSessionClient:
             InvalidSessionIdError: The id cannot be one.
             SessionAlreadyExistsError: The id belongs to another agent's session.
         """
-        check_session_id(session_id)
         start = SessionStart(
             title=check_label("title", title), user=check_label("user", user), settings=dict(settings or {})
         )
-        # The same request id on a repeat below the SDK (a refreshed credential) finds its own start.
-        options = StartFlowOptions(ignore_already_started=True, request_id=str(uuid4()))
-        options = options.with_attribute(TITLE, start.title).with_attribute(USER, start.user)
-        options = options.with_attribute(STATUS, SessionStatus.AWAITING_USER_MESSAGE.value)
-        return await self._connection.call(lambda: self._start(session_id, start, options), session_id=session_id)
-
-    async def _start(self, session_id: str, start: SessionStart, options: StartFlowOptions) -> bool:
-        client = self._connection.client
-        try:
-            await client.start_flow(self._flow, session_id, start, options)
-        except FlowAlreadyStartedError:
-            existing = await client.describe_flow(session_id)
-            if existing.flow_type != self._flow.name:
-                raise SessionAlreadyExistsError(
-                    f"session id {session_id!r} belongs to agent {existing.flow_type!r}, not to {self._flow.name!r}: "
-                    "choose another id",
-                    session_id=session_id,
-                ) from None
-            return False
-        return True
+        return await self._lifecycle.start(session_id, start)
 
     async def send_user_message(
         self, session_id: str, content: str | Sequence[Block], *, message_id: str | None = None
@@ -169,12 +140,12 @@ class AgentSessionClient:
 
         Args:
             session_id: The session.
-            content: Text, or text and media blocks; at most 3 MiB.
+            content: Text, or text and media blocks; at most 512 KiB.
             message_id: A repeated send with one id is one message; None mints a new id.
 
         Raises:
             BlankMessageError: Nothing but whitespace.
-            MessageTooLargeError: Larger than 3 MiB.
+            MessageTooLargeError: Larger than 512 KiB.
             MessageQueueFullError: Too many messages wait.
             SessionNotFoundError: There is no such session.
             SessionStoppedError: It was stopped.
@@ -193,16 +164,8 @@ class AgentSessionClient:
             lambda: client.invoke_rpc(self._flow.send_user_message, session_id, message, options=options),
             session_id=session_id,
         )
-        if receipt.refusal == "blank":
-            raise BlankMessageError(
-                f"the message to session {session_id!r} is blank: send some text", session_id=session_id
-            )
         if not receipt.accepted:
-            raise MessageQueueFullError(
-                f"session {session_id!r} has {receipt.queued_messages} messages waiting and takes no more: "
-                "let it catch up, then repeat",
-                session_id=session_id,
-            )
+            raise refusal_of(session_id, message, receipt)
         return receipt
 
     @overload
@@ -266,7 +229,7 @@ class AgentSessionClient:
 
         Args:
             session_id: The session.
-            message_id: From the receipt of `send_user_message`.
+            message_id: From the receipt of `send_user_message`; one that was never sent is waited for too.
             timeout: Seconds; None waits for ever.
 
         Raises:
@@ -276,6 +239,7 @@ class AgentSessionClient:
             SessionError: As for `send_user_message`.
         """
         check_session_id(session_id)
+        check_message_id(message_id)
         async with self._answer_within(timeout, session_id, message_id):
             result = await self._waiter.wait(session_id, message_id)
         return _completed(result, session_id)
@@ -299,7 +263,7 @@ class AgentSessionClient:
         Raises:
             SessionNotFoundError: There is no such session of this agent.
         """
-        flow = await self._describe(session_id)
+        flow = await self._lifecycle.describe(session_id)
         client = self._connection.client
         snapshot = await self._connection.call(
             lambda: client.invoke_rpc(self._flow.get_agent_snapshot, session_id), session_id=session_id
@@ -363,7 +327,7 @@ class AgentSessionClient:
             SessionNotFoundError: There is no such session.
             ConfigurationError: The server keeps no live events.
         """
-        await self._describe(session_id)
+        await self._lifecycle.describe(session_id)
         async with (
             self._connection.errors.translated(session_id),
             aclosing(self._events.read(session_id, token)) as read,
@@ -487,28 +451,7 @@ class AgentSessionClient:
         Raises:
             SessionNotFoundError: There is no such session.
         """
-        await self._describe(session_id)
-        client = self._connection.client
-
-        async def stop() -> bool:
-            try:
-                await client.stop_flow(session_id, StopFlowOptions(reason=reason or None))
-            except FlowNotActiveOrNotFoundError:
-                return False
-            return True
-
-        return await self._connection.call(stop, session_id=session_id)
-
-    async def _describe(self, session_id: str) -> FlowInfo:
-        check_session_id(session_id)
-        client = self._connection.client
-        flow = await self._connection.call(lambda: client.describe_flow(session_id), session_id=session_id)
-        if flow.flow_type != self._flow.name:
-            raise SessionNotFoundError(
-                f"session {session_id!r} belongs to agent {flow.flow_type!r}, not to {self._flow.name!r}",
-                session_id=session_id,
-            )
-        return flow
+        return await self._lifecycle.stop(session_id, reason)
 
 
 def _completed(result: TurnResult, session_id: str) -> TurnResult:

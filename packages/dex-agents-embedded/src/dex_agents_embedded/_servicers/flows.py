@@ -15,6 +15,7 @@ from dex_agents_embedded._index_types import IndexTypes
 from dex_agents_embedded._rpcs import Rpcs
 from dex_agents_embedded._search import Search
 from dex_agents_embedded._shell import Shell
+from dex_agents_embedded._stream_servicer import ServicerContext, StreamServicer
 from dex_agents_embedded._wire_errors import CallContext, WireError, answer, not_offered
 
 from .lifecycle import Lifecycle
@@ -31,10 +32,11 @@ _EMPTY = empty_pb2.Empty()
 class Flows(dex_pb2_grpc.FlowServiceServicer):
     """What Clients call, and what Workers call when they start."""
 
-    def __init__(self, shell: Shell, rpcs: Rpcs, index_types: IndexTypes) -> None:
+    def __init__(self, shell: Shell, rpcs: Rpcs, index_types: IndexTypes, streams: StreamServicer) -> None:
         self._shell = shell
         self._rpcs = rpcs
         self._index_types = index_types
+        self._streams = streams
         self._lifecycle = Lifecycle(shell, index_types)
         self._state = State(shell)
         self._waits = Waits(shell)
@@ -116,21 +118,16 @@ class Flows(dex_pb2_grpc.FlowServiceServicer):
     async def SearchFlows(self, request: pb.SearchFlowsRequest, context: CallContext) -> pb.SearchFlowsResponse:
         return await answer(context, self._search.run(request))
 
-    # Streams are wired here once their store exists.
+    async def WriteStream(self, request: pb.WriteStreamRequest, context: ServicerContext) -> empty_pb2.Empty:
+        return await self._streams.WriteStream(request, context)
 
-    async def WriteStream(self, request: pb.WriteStreamRequest, context: CallContext) -> empty_pb2.Empty:
-        await _refuse(context, not_offered("Streams in this version"))
-        return _EMPTY
-
-    async def ReadStream(self, request: pb.ReadStreamRequest, context: CallContext) -> pb.ReadStreamResponse:
-        await _refuse(context, not_offered("Streams in this version"))
-        return pb.ReadStreamResponse()
+    async def ReadStream(self, request: pb.ReadStreamRequest, context: ServicerContext) -> pb.ReadStreamResponse:
+        return await self._streams.ReadStream(request, context)
 
     async def ListStreamMessages(
-        self, request: pb.ListStreamMessagesRequest, context: CallContext
+        self, request: pb.ListStreamMessagesRequest, context: ServicerContext
     ) -> pb.ListStreamMessagesResponse:
-        await _refuse(context, not_offered("Streams in this version"))
-        return pb.ListStreamMessagesResponse()
+        return await self._streams.ListStreamMessages(request, context)
 
     # What only a Dex Server has.
 

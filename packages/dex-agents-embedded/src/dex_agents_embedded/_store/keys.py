@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-_STEP_BITS: Final = 24
+_STEP_BITS: Final = 32
 _MESSAGE_BITS: Final = 32
 
 

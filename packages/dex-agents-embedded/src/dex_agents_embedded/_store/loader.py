@@ -132,7 +132,7 @@ class Loader:
         """Yield the runs that have something to do by themselves: what a restart has to know."""
         due: dict[int, float] = {}
         for key, phase, step_due, deadlines, fired in self._connection.execute(_PENDING, (int(Phase.WAITING),)):
-            time = _step_due(Phase(phase), step_due, deadlines, fired)
+            time = _step_due(Phase(phase), step_due, deadlines, int(fired))
             if time is not None:
                 run_key = keys.run_of_step(key)
                 due[run_key] = min(time, due.get(run_key, time))
@@ -216,7 +216,7 @@ def _step_from(row: tuple[Any, ...]) -> StepExecution:
         due=row[4],
         interval=row[5],
         deadlines=tuple(json.loads(row[6])) if row[6] else (),
-        fired=row[7],
+        fired=int(row[7]),
         wait_for_failed=bool(row[8]),
         condition=None if row[9] is None else pb.WaitingCondition.FromString(row[9]),
         results=None if row[10] is None else pb.ConditionResults.FromString(row[10]),

@@ -24,9 +24,22 @@ def run_row(run: Run, start_request: pb.StartFlowRequest) -> Operation:
         run.flow_type,
         run.request_id,
         run.started_at,
-        start_request.SerializeToString(),
+        _without_secrets(start_request).SerializeToString(),
     )
     return Operation(Statement.RUN_INSERT, run.key, parameters)
+
+
+def _without_secrets(request: pb.StartFlowRequest) -> pb.StartFlowRequest:
+    """Return a start request without Attributes of which no copy may outlive their deletion."""
+    attributes = request.flow_start_options.attributes
+    if not any(write.is_hard_delete_on_null for write in attributes):
+        return request
+    kept = [write for write in attributes if not write.is_hard_delete_on_null]
+    stripped = pb.StartFlowRequest()
+    stripped.CopyFrom(request)
+    del stripped.flow_start_options.attributes[:]
+    stripped.flow_start_options.attributes.extend(kept)
+    return stripped
 
 
 def delta_rows(run: Run, delta: Delta) -> list[Operation]:
@@ -98,7 +111,7 @@ def mutable_step_columns(step: StepExecution) -> tuple[Parameter, ...]:
         step.due,
         step.interval,
         json.dumps(step.deadlines) if step.deadlines else None,
-        step.fired,
+        str(step.fired),  # a bit a Timer, of which there may be more than an SQLite integer has bits
         int(step.wait_for_failed),
         step.condition.SerializeToString() if step.condition is not None else None,
         step.results.SerializeToString() if step.results is not None else None,

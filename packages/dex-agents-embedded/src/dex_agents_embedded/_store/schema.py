@@ -30,7 +30,7 @@ _TABLES: Final = (
     "CREATE INDEX run_with_deadline ON run_state (deadline) WHERE deadline > 0",
     """CREATE TABLE step (
         step_key INTEGER PRIMARY KEY, phase INTEGER NOT NULL, attempt INTEGER NOT NULL, first_attempt_at REAL NOT NULL,
-        due REAL NOT NULL, interval REAL NOT NULL, deadlines TEXT, fired INTEGER NOT NULL,
+        due REAL NOT NULL, interval REAL NOT NULL, deadlines TEXT, fired TEXT NOT NULL,
         wait_for_failed INTEGER NOT NULL, condition BLOB, results BLOB, locals BLOB, recovery BLOB, last_failure BLOB,
         id TEXT NOT NULL, movement BLOB NOT NULL)""",
     "CREATE TABLE step_heartbeat (step_key INTEGER PRIMARY KEY, value BLOB NOT NULL)",
@@ -59,6 +59,8 @@ def open_file(path: Path) -> sqlite3.Connection:
     """
     if path.exists() and path.stat().st_size:
         _check(path)
+    # What Flows keep is nobody else's; the log files take over the mode.
+    path.touch(mode=0o600)
     try:
         connection = _connect(path)
         if not _pragma(connection, "application_id"):
@@ -84,6 +86,7 @@ def _connect(path: Path) -> sqlite3.Connection:
         "fullfsync = 1",  # macOS: a plain fsync there does not reach the platter
         "wal_autocheckpoint = 1000",
         "cache_size = -16000",
+        "secure_delete = FAST",
     ):
         connection.execute(f"PRAGMA {pragma}").fetchall()
     return connection

@@ -99,7 +99,7 @@ class Writer:
         self._in_flight, self._waiting = self._waiting, None
         try:
             execute_group(self._connection, group)
-        except sqlite3.Error as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, memory is ahead of the disk now
             self._fail(error)
             return
         self._thread.submit(self._commit).add_done_callback(self._commit_ended)

@@ -2,6 +2,7 @@
 
 import click
 
+from dex_agents._cli.demo import demo
 from dex_agents._cli.dev import dev
 from dex_agents._cli.sessions import sessions
 from dex_agents._cli.worker import worker
@@ -28,5 +29,5 @@ def main() -> None:
     """Run the agents you already have as durable sessions on Dex."""
 
 
-for _command in (dev, worker, sessions):
+for _command in (dev, worker, sessions, demo):
     main.add_command(_command)

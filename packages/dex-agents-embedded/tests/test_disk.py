@@ -1,0 +1,232 @@
+"""Never ahead of the disk: held commits, failing commits, power cuts."""
+
+# pyright: reportIncompatibleMethodOverride=false
+# The SDK declares synchronous handlers; its AsyncWorker runs asynchronous ones.
+
+from __future__ import annotations
+
+import asyncio
+import random
+import shutil
+import sqlite3
+import threading
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from dex import (
+    AsyncContext,
+    Attribute,
+    Context,
+    Flow,
+    PersistenceSchema,
+    RPCResult,
+    Step,
+    StepDecision,
+    StepList,
+    force_complete,
+    go_to,
+    rpc,
+)
+from dex.dexpb import dex_pb2 as pb
+
+from dex_agents_embedded import CommitFailedError, EmbeddedEngine
+from engine_world import World, eventually
+
+total = Attribute("total", int)
+
+
+class Count(Step[int]):
+    def __init__(self) -> None:
+        self.ran: list[str] = []
+
+    async def execute(self, context: AsyncContext, left: int) -> StepDecision:
+        self.ran.append(f"{context.flow_id} {context.step_execution_id}")
+        total.set(context, (total.get(context) or 0) + 1)
+        return go_to(Count, left - 1) if left > 1 else force_complete(total.get(context))
+
+
+class CountFlow(Flow[int]):
+    def __init__(self) -> None:
+        self.count = Count()
+
+    def get_steps(self) -> StepList[int]:
+        return StepList[int].start_step(self.count)
+
+    def get_persistence_schema(self) -> PersistenceSchema:
+        return PersistenceSchema.of(total)
+
+    @rpc
+    async def put(self, context: Context, number: int) -> None:
+        total.set(context, number)
+
+    @rpc
+    async def get(self, context: Context) -> RPCResult[int]:
+        return RPCResult(total.get(context))
+
+
+class Disk:
+    """A disk whose commits can be held, or made to fail."""
+
+    def __init__(self) -> None:
+        self._free = threading.Event()
+        self._free.set()
+        self.error: Exception | None = None
+        self.held = 0
+
+    def before_commit(self) -> None:
+        if not self._free.is_set():
+            self.held += 1
+        self._free.wait(20)
+        if self.error is not None:
+            raise self.error
+
+    def hold(self) -> None:
+        self._free.clear()
+
+    def release(self) -> None:
+        self._free.set()
+
+
+class EngineOnDisk(EmbeddedEngine):
+    def __init__(self, directory: Path, disk: Disk) -> None:
+        super().__init__(directory, stop_grace_seconds=0.5)
+        self._disk = disk
+
+    def _before_commit(self) -> Callable[[], None]:
+        return self._disk.before_commit
+
+
+def start_request(flow_id: str) -> pb.StartFlowRequest:
+    return pb.StartFlowRequest(flow_id=flow_id, flow_type="CountFlow", request_id=flow_id)
+
+
+async def test_nothing_is_answered_or_handed_out_while_the_disk_is_held(tmp_path: Path) -> None:
+    flow, disk = CountFlow(), Disk()
+    async with World(tmp_path, flow, engine=EngineOnDisk(tmp_path / "data", disk)) as world:
+        await world.start_worker()
+        await world.service.StartFlow(start_request("idle"))
+        disk.hold()
+        put = asyncio.ensure_future(world.call(flow.put, "idle", 5))
+        await eventually(lambda: disk.held == 1)
+        calls: list[asyncio.Future[Any]] = [
+            put,
+            *(
+                asyncio.ensure_future(call)
+                for call in (
+                    world.client.start_flow(flow, "new", 3),
+                    world.call(flow.get, "idle"),
+                    world.service.GetAttributes(pb.GetAttributesRequest(flow_id="idle", all_keys=True)),
+                    world.client.stop_flow("idle"),
+                    world.finish("idle"),
+                    world.client.describe_flow("idle"),
+                )
+            ),
+        ]
+        # Held for long enough that every one of them would have been answered many times over.
+        done, _ = await asyncio.wait(calls, timeout=0.5, return_when=asyncio.FIRST_COMPLETED)
+        assert done == set()
+        assert flow.count.ran == []
+        assert disk.held == 1
+        disk.release()
+        await asyncio.gather(*calls)
+        assert (await world.finish("new")).single_output(int) == 3
+    assert flow.count.ran == ["new Count-1", "new Count-2", "new Count-3"]
+
+
+async def test_a_result_is_not_followed_before_it_is_on_the_disk(tmp_path: Path) -> None:
+    flow, disk = CountFlow(), Disk()
+    async with World(tmp_path, flow, engine=EngineOnDisk(tmp_path / "data", disk)) as world:
+        await world.start_worker()
+        await world.client.start_flow(flow, "warm", 1)
+        await world.finish("warm")
+        await world.service.StartFlow(start_request("idle"))
+        flow.count.ran.clear()
+        await world.client.start_flow(flow, "chain", 2)
+        disk.hold()
+        await eventually(lambda: disk.held == 1)
+        ran = len(flow.count.ran)
+        await asyncio.sleep(0.2)
+        assert len(flow.count.ran) == ran <= 1
+        disk.release()
+        assert (await world.finish("chain")).single_output(int) == 2
+
+
+async def test_a_failed_commit_stops_the_engine_and_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
+    flow, disk = CountFlow(), Disk()
+    async with World(tmp_path, flow, engine=EngineOnDisk(tmp_path / "data", disk)) as world:
+        await world.start_worker()
+        await world.service.StartFlow(start_request("kept"))
+        await world.call(flow.put, "kept", 7)
+        disk.error = sqlite3.OperationalError("database or disk is full")
+        with pytest.raises(grpc.aio.AioRpcError, match="disk is full") as caught:
+            await world.service.StartFlow(start_request("lost"))
+        assert caught.value.code() == grpc.StatusCode.UNAVAILABLE
+        async with asyncio.timeout(5):
+            await world.engine.wait_ended()
+        assert isinstance(world.engine.failure, CommitFailedError)
+        assert "engine.db" in str(world.engine.failure)
+        with pytest.raises(grpc.aio.AioRpcError):
+            await world.service.StartFlow(start_request("refused"), timeout=1)
+    async with World(tmp_path, flow, engine=EmbeddedEngine(tmp_path / "data")) as world:
+        values = await world.service.GetAttributes(pb.GetAttributesRequest(flow_id="kept", all_keys=True))
+        assert [attribute.value.int_value for attribute in values.attributes] == [7]
+        for flow_id in ("lost", "refused"):
+            with pytest.raises(grpc.aio.AioRpcError) as missing:
+                await world.service.GetFlowSummary(pb.GetFlowSummaryRequest(flow_id=flow_id))
+            assert missing.value.code() == grpc.StatusCode.NOT_FOUND
+
+
+def read_everything(file: Path) -> list[list[tuple[Any, ...]]]:
+    with closing(sqlite3.connect(file)) as database:
+        tables = [
+            name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")
+        ]
+        return [list(database.execute(f'SELECT * FROM "{table}"')) for table in tables]  # noqa: S608 - our own tables
+
+
+async def test_after_a_power_cut_the_file_opens_at_the_last_whole_commit(tmp_path: Path) -> None:
+    """The log is cut, garbled or zeroed at random bytes; each copy must open at a state that a commit left."""
+    flow, disk = CountFlow(), Disk()
+    file = tmp_path / "data" / "engine.db"
+    log = file.with_name("engine.db-wal")
+    ends: list[int] = []
+    states: list[Any] = []
+
+    async with World(tmp_path, flow, engine=EngineOnDisk(tmp_path / "data", disk)) as world:
+        for number in range(40):
+            await world.service.StartFlow(start_request(f"flow-{number}"))
+            ends.append(log.stat().st_size)
+            states.append(read_copy(tmp_path / "whole", file))
+        shutil.copytree(tmp_path / "data", tmp_path / "frozen")
+    dice = random.Random(7)
+    for kind in range(60):
+        cut = dice.randrange(ends[0], ends[-1])
+        copy = tmp_path / "cut" / "engine.db"
+        shutil.rmtree(copy.parent, ignore_errors=True)
+        copy.parent.mkdir()
+        shutil.copy(tmp_path / "frozen" / "engine.db", copy)
+        frozen_log = bytearray((tmp_path / "frozen" / "engine.db-wal").read_bytes())
+        if kind % 3 == 0:
+            del frozen_log[cut:]
+        else:
+            # Not the byte itself but something else for certain: what was there, inverted, or nothing.
+            hurt = frozen_log[cut : cut + 512]
+            frozen_log[cut : cut + 512] = (
+                bytes(len(hurt)) if kind % 3 == 1 and any(hurt) else bytes(255 - b for b in hurt)
+            )
+        copy.with_name("engine.db-wal").write_bytes(frozen_log)
+        last_whole = max(index for index, end in enumerate(ends) if end <= cut)
+        assert read_everything(copy) == states[last_whole]
+
+
+def read_copy(directory: Path, file: Path) -> list[list[tuple[Any, ...]]]:
+    """Read a copy: reading the file itself could checkpoint the log that the test is about."""
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir()
+    for name in ("engine.db", "engine.db-wal"):
+        shutil.copy(file.with_name(name), directory / name)
+    return read_everything(directory / "engine.db")

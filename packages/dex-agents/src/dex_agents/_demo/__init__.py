@@ -1,0 +1,1 @@
+"""What `dex-agents demo` does: an agent's turn while its Worker and its engine are killed."""

@@ -1,0 +1,93 @@
+"""`dex-agents dev`: one line when it serves, one line when it cannot."""
+
+import signal
+import socket
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from dex_agents import AgentHost
+from support.command import Command
+from support.scripted_sessions import scripted_flow
+
+SERVES = "dex-agents dev serves at "
+
+
+def address_of(command: Command) -> str:
+    return command.wait_for_line(SERVES).removeprefix(SERVES).split()[0]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_it_serves_until_a_signal_and_ends_with_zero(tmp_path: Path, number: signal.Signals) -> None:
+    with Command(["dev", "--port", "0"], directory=tmp_path) as command:
+        assert address_of(command).startswith("127.0.0.1:")
+        assert command.interrupt(number) == 0
+        assert command.output.count("\n") == 1, command.output
+    assert (tmp_path / ".dex-agents" / "engine.db").exists()
+
+
+async def test_agents_are_served_and_called_through_it(tmp_path: Path) -> None:
+    with Command(["dev", "--port", "0", "--data", "here"], directory=tmp_path) as command:
+        async with AgentHost(scripted_flow(), address=address_of(command)) as host:
+            await host.session("s-1").start()
+            assert (await host.session("s-1").ask("say hello", timeout=10)).text == "hello"
+    assert (tmp_path / "here" / "engine.db").exists()
+
+
+def refused(command: Command) -> str:
+    assert command.wait() == 2
+    output = command.output
+    assert "Traceback" not in output
+    # gRPC itself may log a line of its own before ours.
+    (line,) = [line for line in output.splitlines() if line.startswith("Error: ")]
+    return line
+
+
+def test_a_directory_in_use_is_refused(tmp_path: Path) -> None:
+    with Command(["dev", "--port", "0"], directory=tmp_path) as first:
+        address_of(first)
+        with Command(["dev", "--port", "0"], directory=tmp_path) as second:
+            assert "another engine uses" in refused(second)
+
+
+def test_a_port_in_use_is_refused(tmp_path: Path) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = str(other.getsockname()[1])
+        with Command(["dev", "--port", port], directory=tmp_path) as command:
+            line = refused(command)
+    assert port in line
+    assert "another program has it" in line
+
+
+def test_an_address_that_others_can_reach_is_refused(tmp_path: Path) -> None:
+    everywhere = "0.0.0.0"  # noqa: S104  it must be refused
+    with Command(["dev", "--host", everywhere, "--port", "0"], directory=tmp_path) as command:
+        line = refused(command)
+    assert everywhere in line
+    assert "loopback" in line
+
+
+def test_a_file_of_a_newer_version_and_one_that_is_none_are_refused(tmp_path: Path) -> None:
+    data = tmp_path / ".dex-agents"
+    with Command(["dev", "--port", "0"], directory=tmp_path) as command:
+        address_of(command)
+        command.interrupt(signal.SIGTERM)
+    database = sqlite3.connect(data / "engine.db")
+    (version,) = database.execute("PRAGMA user_version").fetchone()
+    database.execute(f"PRAGMA user_version = {version + 1}")
+    database.close()
+    with Command(["dev", "--port", "0"], directory=tmp_path) as command:
+        assert "newer" in refused(command)
+    for file in data.glob("engine.db*"):
+        file.write_bytes(b"something else entirely")
+    with Command(["dev", "--port", "0"], directory=tmp_path) as command:
+        assert "engine.db" in refused(command)
+
+
+def test_a_port_that_is_none_is_refused_by_the_command_line(tmp_path: Path) -> None:
+    with Command(["dev", "--port", "70000"], directory=tmp_path) as command:
+        assert command.wait() == 2
+        assert "70000" in command.output
