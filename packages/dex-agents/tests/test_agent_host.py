@@ -120,7 +120,7 @@ async def test_a_worker_that_dies_ends_the_host_with_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     DyingWorker.doom = asyncio.Event()
-    monkeypatch.setattr("dex_agents._worker.AsyncWorker", DyingWorker)
+    monkeypatch.setattr("dex_agents._serving.worker.AsyncWorker", DyingWorker)
     with pytest.raises(NoWorkerAvailableError, match="the Worker of this process has died: out of luck") as died:
         async with AgentHost(scripted_flow(), directory=tmp_path) as host:
             await host.session("s-1").start()

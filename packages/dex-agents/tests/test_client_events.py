@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 
 from dex_agents import AgentHost
-from dex_agents._event_reader import StreamedEvent
+from dex_agents._client.event_reader import StreamedEvent
 from dex_agents.errors import EngineUnavailableError, NoWorkerAvailableError
 from dex_agents.session import AgentSession
 from support.durable_processes import DurableProcesses

@@ -10,7 +10,7 @@ import pytest
 from dex import ErrorSubStatus, RpcLockConflictError
 
 from dex_agents import AgentHost, AgentSessionClient
-from dex_agents._connection import Connection
+from dex_agents._client.connection import Connection
 from dex_agents.errors import EngineUnavailableError, SessionBusyError
 from support.scripted_sessions import scripted_flow
 
@@ -57,7 +57,7 @@ async def test_a_lock_that_is_held_for_five_seconds_makes_the_session_busy(conne
 
 
 async def test_a_server_that_says_nothing_is_told_in_a_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dex_agents._connection._FIRST_ANSWER_SECONDS", 0.3)
+    monkeypatch.setattr("dex_agents._client.connection._FIRST_ANSWER_SECONDS", 0.3)
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()

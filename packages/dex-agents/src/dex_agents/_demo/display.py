@@ -7,9 +7,9 @@ from typing import Final
 from rich.console import Console
 from rich.table import Column, Table
 
+from dex_agents._client.event_reader import StreamedEvent
 from dex_agents._demo.report import DemoReport
 from dex_agents._demo.run_log import MODEL, RunLine, RunLog
-from dex_agents._event_reader import StreamedEvent
 from dex_agents.events import AgentEventType
 
 _POLL_SECONDS: Final = 0.1

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 
 from dex import AttributeMapNotLoadedError, Context
 
-from dex_agents._records import ChunkPlace, MessageChunk, MessageIndex
-from dex_agents._schema import MESSAGE_CHUNKS, MESSAGE_INDEX, MESSAGES, find
-from dex_agents._session_editor import SessionEditor
+from dex_agents._storage.records import ChunkPlace, MessageChunk, MessageIndex
+from dex_agents._storage.schema import MESSAGE_CHUNKS, MESSAGE_INDEX, MESSAGES, find
+from dex_agents._storage.session_editor import SessionEditor
 from dex_agents.messages import Message, SavedMessage
 from dex_agents.options import AgentSessionOptions
 
@@ -48,7 +48,7 @@ class MessageLog:
         for message in messages:
             sequence = session.record.last_sequence + 1
             saved = SavedMessage(sequence=sequence, turn_id=turn_id, saved_at=time.time(), message=message)
-            size = len(saved.model_dump_json())
+            size = saved.size_in_bytes()
             if session.record.window_bytes + size > options.message_window_max_bytes:
                 self._write_chunk([saved])
             else:
@@ -66,7 +66,7 @@ class MessageLog:
                 MESSAGES.delete(self._context, message_key(saved.sequence))
             self._write_chunk(chunk)
             window = window[len(chunk) :]
-        session.update(window_bytes=sum(len(saved.model_dump_json()) for saved in window))
+        session.update(window_bytes=sum(saved.size_in_bytes() for saved in window))
 
     def get(self, sequence: int) -> SavedMessage:
         """Return one message.
@@ -82,7 +82,7 @@ class MessageLog:
     def _next_chunk(self, window: Sequence[SavedMessage], options: AgentSessionOptions) -> Iterator[SavedMessage]:
         size = 0
         for position, saved in enumerate(window[: options.message_chunk_size]):
-            size += len(saved.model_dump_json())
+            size += saved.size_in_bytes()
             follows = position == 0 or saved.sequence == window[position - 1].sequence + 1
             if position and (size > options.message_chunk_max_bytes or not follows):
                 return

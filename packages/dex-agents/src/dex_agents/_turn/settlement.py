@@ -2,10 +2,10 @@
 
 from dex import Context
 
-from dex_agents._event_writer import EventWriter
-from dex_agents._records import CallRecord
-from dex_agents._recovery import AttemptProgress
-from dex_agents._schema import RELEASED_CALLS, SETTLED_CALLS, TOOL_CALLS, UNSETTLED_CALLS
+from dex_agents._storage.records import CallRecord
+from dex_agents._storage.schema import RELEASED_CALLS, SETTLED_CALLS, TOOL_CALLS, UNSETTLED_CALLS
+from dex_agents._turn.event_writer import EventWriter
+from dex_agents._turn.recovery import AttemptProgress
 from dex_agents.events import AgentEventType
 from dex_agents.messages import ResultStatus
 from dex_agents.tools import (
@@ -21,7 +21,7 @@ from dex_agents.tools import (
 def settle_call(context: Context, events: EventWriter, record: CallRecord, settlement: Settlement) -> None:
     """Stage the end of a call."""
     ended = record.model_copy(update={"settlement": settlement, "resume": None})
-    size = len(ended.model_dump_json())
+    size = ended.size_in_bytes()
     if size > record.max_bytes:
         too_large = _too_large(record, size)
         ended = record.model_copy(update={"settlement": too_large, "resume": None})

@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 from dex import FlowStatus, SearchFlowEntry
 
-from dex_agents._schema import STATUS, TITLE, USER
+from dex_agents._storage.schema import STATUS, TITLE, USER
 from dex_agents.errors import ConfigurationError
 
 Lifecycle = Literal["running", "stopped", "failed"]

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from dex import Registry
 
-from dex_agents._schema import session_codecs
+from dex_agents._storage.schema import session_codecs
 
 if TYPE_CHECKING:
     from dex_agents.session_flow import AgentSessionFlow

@@ -2,9 +2,9 @@
 
 from dex import Context
 
-from dex_agents._event_writer import EventWriter
-from dex_agents._schema import FINISHED_TURNS, TOOL_CALLS, TURN_RESULTS
-from dex_agents._session_editor import SessionEditor
+from dex_agents._storage.schema import FINISHED_TURNS, TOOL_CALLS, TURN_RESULTS
+from dex_agents._storage.session_editor import SessionEditor
+from dex_agents._turn.event_writer import EventWriter
 from dex_agents.events import AgentEventType
 from dex_agents.snapshot import SessionStatus, TurnResult
 

@@ -19,8 +19,8 @@ from dex import (
 )
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
-from dex_agents._registry import session_registry
-from dex_agents._service_errors import ServiceErrors
+from dex_agents._client.service_errors import ServiceErrors
+from dex_agents._storage.registry import session_registry
 from dex_agents.errors import ConfigurationError
 
 if TYPE_CHECKING:

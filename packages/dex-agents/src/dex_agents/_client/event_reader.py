@@ -10,8 +10,8 @@ import grpc
 from dex import DexServiceError, LongPollTimeoutError
 from tenacity import AsyncRetrying, retry_if_exception, wait_random_exponential
 
-from dex_agents._connection import Connection
-from dex_agents._service_errors import is_outage
+from dex_agents._client.connection import Connection
+from dex_agents._client.service_errors import is_outage
 from dex_agents.errors import ConfigurationError
 from dex_agents.events import AgentEvent
 

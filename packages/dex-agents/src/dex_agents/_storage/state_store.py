@@ -9,9 +9,9 @@ from typing import Final
 from dex import Context
 from pydantic import JsonValue
 
-from dex_agents._limits import MAX_STATE_BYTES
-from dex_agents._schema import RUN_STATE, find_instance
-from dex_agents._state_parts import Split, StateParts, dump
+from dex_agents._storage.limits import MAX_STATE_BYTES
+from dex_agents._storage.schema import RUN_STATE, find_instance
+from dex_agents._storage.state_parts import Split, StateParts, dump
 from dex_agents._stored import Stored
 from dex_agents.errors import TurnFailedError
 from dex_agents.runner import FrameworkState

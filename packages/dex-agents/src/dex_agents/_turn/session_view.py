@@ -4,11 +4,11 @@ from typing import Final
 
 from dex import AttributeMap, Context
 
-from dex_agents import _schema
-from dex_agents._message_log import ChunkNotLoadedError, MessageLog
-from dex_agents._records import CallRecord, SessionRecord
-from dex_agents._settlement import call_error, call_status
-from dex_agents._tool_execution import idempotency_key
+from dex_agents._storage import schema
+from dex_agents._storage.message_log import ChunkNotLoadedError, MessageLog
+from dex_agents._storage.records import CallRecord, SessionRecord
+from dex_agents._turn.settlement import call_error, call_status
+from dex_agents._turn.tool_execution import idempotency_key
 from dex_agents.messages import SavedMessage
 from dex_agents.snapshot import (
     AgentSnapshot,
@@ -26,19 +26,19 @@ MAX_PAGE_BYTES: Final = 1024 * 1024
 
 def snapshot_of(context: Context) -> AgentSnapshot:
     """Build the snapshot of a session."""
-    record = _schema.find(context, _schema.SESSION) or SessionRecord()
+    record = schema.find(context, schema.SESSION) or SessionRecord()
     interrupts = _interrupts(context)
     turn_id = record.turn.turn_id if record.turn else ""
     return AgentSnapshot(
         session_id=context.flow_id,
         status=_status(context, interrupts),
-        title=_schema.find(context, _schema.TITLE) or "",
-        user=_schema.find(context, _schema.USER) or "",
+        title=schema.find(context, schema.TITLE) or "",
+        user=schema.find(context, schema.USER) or "",
         turn_id=turn_id,
-        tool_calls=_calls(context, _schema.TOOL_CALLS, interrupts),
-        unsettled_calls=_calls(context, _schema.UNSETTLED_CALLS, interrupts),
+        tool_calls=_calls(context, schema.TOOL_CALLS, interrupts),
+        unsettled_calls=_calls(context, schema.UNSETTLED_CALLS, interrupts),
         interrupts=interrupts,
-        queued_messages=_schema.USER_MESSAGES.size(context),
+        queued_messages=schema.USER_MESSAGES.size(context),
         messages=_read_newest(MessageLog(context), record.last_sequence),
         last_sequence=record.last_sequence,
         settings=record.settings,
@@ -48,7 +48,7 @@ def snapshot_of(context: Context) -> AgentSnapshot:
 
 def page_of(context: Context, request: MessagePageRequest) -> MessagePage:
     """Build one page of the message log."""
-    record = _schema.find(context, _schema.SESSION) or SessionRecord()
+    record = schema.find(context, schema.SESSION) or SessionRecord()
     log = MessageLog(context)
     deleted_before = log.index.deleted_before_sequence
     limit = max(1, min(request.limit, MAX_PAGE_MESSAGES))
@@ -62,7 +62,7 @@ def page_of(context: Context, request: MessagePageRequest) -> MessagePage:
             if not messages:
                 return MessagePage(deleted_before_sequence=deleted_before, missing_chunk=missing.key)
             break
-        size += len(saved.model_dump_json())
+        size += saved.size_in_bytes()
         if messages and size > MAX_PAGE_BYTES:
             break
         messages.append(saved)
@@ -83,7 +83,7 @@ def _read_newest(log: MessageLog, last_sequence: int) -> tuple[SavedMessage, ...
             saved = log.get(sequence)
         except ChunkNotLoadedError:
             break
-        size += len(saved.model_dump_json())
+        size += saved.size_in_bytes()
         if size > MAX_PAGE_BYTES:
             break
         newest.append(saved)
@@ -91,8 +91,8 @@ def _read_newest(log: MessageLog, last_sequence: int) -> tuple[SavedMessage, ...
 
 
 def _interrupts(context: Context) -> tuple[Interrupt, ...]:
-    keys = _schema.INTERRUPTS.get_all_instance_keys(context)
-    return tuple(_schema.INTERRUPTS.get(context, key).interrupt for key in keys)
+    keys = schema.INTERRUPTS.get_all_instance_keys(context)
+    return tuple(schema.INTERRUPTS.get(context, key).interrupt for key in keys)
 
 
 def _calls(
@@ -123,7 +123,7 @@ def _call_status(record: CallRecord, is_waiting: bool) -> str:
 
 
 def _status(context: Context, interrupts: tuple[Interrupt, ...]) -> str:
-    stored = _schema.find(context, _schema.STATUS) or SessionStatus.AWAITING_USER_MESSAGE
+    stored = schema.find(context, schema.STATUS) or SessionStatus.AWAITING_USER_MESSAGE
     # What waits for people is known exactly here; the stored status follows it a Step later.
     if stored in (SessionStatus.RUNNING_TOOLS, SessionStatus.AWAITING_APPROVAL):
         pending = any(interrupt.status == "pending" for interrupt in interrupts)

@@ -4,8 +4,8 @@ from typing import Final
 
 from dex import Context
 
-from dex_agents._limits import MAX_MESSAGE_BYTES
-from dex_agents._schema import MESSAGE_TURNS, USER_MESSAGES
+from dex_agents._storage.limits import MAX_MESSAGE_BYTES
+from dex_agents._storage.schema import MESSAGE_TURNS, USER_MESSAGES
 from dex_agents.messages import Block, TextBlock
 from dex_agents.options import AgentSessionOptions
 from dex_agents.snapshot import SendReceipt, UserMessage
@@ -27,7 +27,7 @@ def receive(context: Context, message: UserMessage, options: AgentSessionOptions
     waiting = USER_MESSAGES.size(context)
     if is_blank(message.content):
         return SendReceipt(message_id=message.message_id, accepted=False, refusal="blank", queued_messages=waiting)
-    if len(message.model_dump_json()) > MAX_MESSAGE_BYTES:
+    if message.size_in_bytes() > MAX_MESSAGE_BYTES:
         return SendReceipt(message_id=message.message_id, accepted=False, refusal="too_large", queued_messages=waiting)
     if MESSAGE_TURNS.get(context, message.message_id) != 0:
         return SendReceipt(message_id=message.message_id, accepted=True, repeated=True, queued_messages=waiting)

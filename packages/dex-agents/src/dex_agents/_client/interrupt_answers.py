@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Final, Literal, assert_never
 
 from dex import RPCInvokeOptions
 
-from dex_agents._connection import Connection
-from dex_agents._schema import INTERRUPTS
+from dex_agents._client.connection import Connection
+from dex_agents._storage.schema import INTERRUPTS
 from dex_agents.errors import ConfigurationError, DexAgentsError, InterruptNotPendingError
 from dex_agents.snapshot import Interrupt, InterruptAnswer
 

@@ -5,15 +5,15 @@ from typing import Final
 
 from dex import AsyncContext, StepDecision, dead_end, go_to_many
 
-from dex_agents._attempt import attempt
-from dex_agents._event_writer import EventWriter
-from dex_agents._heartbeat import heartbeats
-from dex_agents._interrupts import begin_interrupts
-from dex_agents._records import CallInput, CallRecord
-from dex_agents._schema import SESSION, TOOL_CALLS, find_instance
-from dex_agents._services import SessionServices
-from dex_agents._settlement import settle_call
-from dex_agents._state_store import StateStore
+from dex_agents._storage.records import CallInput, CallRecord
+from dex_agents._storage.schema import SESSION, TOOL_CALLS, find_instance
+from dex_agents._storage.state_store import StateStore
+from dex_agents._turn.attempt import attempt
+from dex_agents._turn.event_writer import EventWriter
+from dex_agents._turn.heartbeat import heartbeats
+from dex_agents._turn.interrupts import begin_interrupts
+from dex_agents._turn.services import SessionServices
+from dex_agents._turn.settlement import settle_call
 from dex_agents.errors import ToolDidNotHappen
 from dex_agents.events import AgentEventType
 from dex_agents.runner import CallToolRequest, StepContext

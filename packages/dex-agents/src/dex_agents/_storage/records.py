@@ -9,7 +9,7 @@ from typing import Literal
 
 from pydantic import Field, JsonValue
 
-from dex_agents._limits import MAX_BATCH_BYTES, MAX_KEPT_TEXT
+from dex_agents._storage.limits import MAX_BATCH_BYTES, MAX_KEPT_TEXT
 from dex_agents._stored import Stored
 from dex_agents.messages import SavedMessage
 from dex_agents.runner import Usage

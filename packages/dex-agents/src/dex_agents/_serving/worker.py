@@ -8,7 +8,7 @@ from typing import Final, Self
 
 from dex import AsyncWorker, PullRegistrationError, PullWorkerOptions, WorkerOptions
 
-from dex_agents._connection import Connection
+from dex_agents._client.connection import Connection
 from dex_agents.errors import DexAgentsError, NoWorkerAvailableError
 
 DEFAULT_MAX_CONCURRENT_TASKS: Final = 64

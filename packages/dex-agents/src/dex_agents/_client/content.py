@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Final
 from uuid import uuid4
 
-from dex_agents._limits import MAX_MESSAGE_BYTES
-from dex_agents._mailbox import is_blank
+from dex_agents._storage.limits import MAX_MESSAGE_BYTES
+from dex_agents._turn.mailbox import is_blank
 from dex_agents.errors import (
     BlankMessageError,
     ConfigurationError,

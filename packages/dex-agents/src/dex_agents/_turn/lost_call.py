@@ -2,12 +2,12 @@
 
 from dex import AsyncContext, StepDecision, dead_end
 
-from dex_agents._event_writer import EventWriter
-from dex_agents._records import CallInput
-from dex_agents._recovery import read_attempt_progress, recovery_detail
-from dex_agents._schema import TOOL_CALLS, find_instance
-from dex_agents._services import SessionServices
-from dex_agents._settlement import settle_call, settlement_after_loss
+from dex_agents._storage.records import CallInput
+from dex_agents._storage.schema import TOOL_CALLS, find_instance
+from dex_agents._turn.event_writer import EventWriter
+from dex_agents._turn.recovery import read_attempt_progress, recovery_detail
+from dex_agents._turn.services import SessionServices
+from dex_agents._turn.settlement import settle_call, settlement_after_loss
 
 
 async def record_lost_call(context: AsyncContext, call: CallInput, services: SessionServices) -> StepDecision:

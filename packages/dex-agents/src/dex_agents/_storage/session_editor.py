@@ -6,8 +6,8 @@ from typing import Any
 
 from dex import Context
 
-from dex_agents._records import SessionRecord, TurnRecord
-from dex_agents._schema import CHANGED_AT, SESSION, STATUS, find
+from dex_agents._storage.records import SessionRecord, TurnRecord
+from dex_agents._storage.schema import CHANGED_AT, SESSION, STATUS, find
 from dex_agents.snapshot import SessionStatus
 
 

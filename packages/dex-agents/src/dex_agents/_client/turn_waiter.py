@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from dex import AttributeMatch, DexServiceError, RequestTimeoutError, RPCInvokeOptions, WaitForAttributeOptions
 from tenacity import AsyncRetrying, before_sleep_log, retry_if_exception_type, wait_random_exponential
 
-from dex_agents._connection import Connection
-from dex_agents._schema import FINISHED_TURNS, MESSAGE_TURNS, TURN_RESULTS
-from dex_agents._service_errors import is_outage
+from dex_agents._client.connection import Connection
+from dex_agents._client.service_errors import is_outage
+from dex_agents._storage.schema import FINISHED_TURNS, MESSAGE_TURNS, TURN_RESULTS
 from dex_agents.errors import (
     EngineUnavailableError,
     NoWorkerAvailableError,

@@ -2,12 +2,12 @@
 
 from dex import AsyncContext
 
-from dex_agents._event_writer import EventWriter
-from dex_agents._interrupts import approval_question, begin_interrupts
-from dex_agents._limits import MAX_BATCH_BYTES
-from dex_agents._records import CallRecord
-from dex_agents._schema import TOOL_CALLS
-from dex_agents._session_editor import SessionEditor
+from dex_agents._storage.limits import MAX_BATCH_BYTES
+from dex_agents._storage.records import CallRecord
+from dex_agents._storage.schema import TOOL_CALLS
+from dex_agents._storage.session_editor import SessionEditor
+from dex_agents._turn.event_writer import EventWriter
+from dex_agents._turn.interrupts import approval_question, begin_interrupts
 from dex_agents.errors import TurnFailedError
 from dex_agents.events import AgentEventType
 from dex_agents.options import AgentSessionOptions

@@ -5,9 +5,9 @@ from uuid import uuid4
 
 from dex import FlowAlreadyStartedError, FlowInfo, FlowNotActiveOrNotFoundError, StartFlowOptions, StopFlowOptions
 
-from dex_agents._connection import Connection
-from dex_agents._schema import STATUS, TITLE, USER
-from dex_agents._session_id import check_session_id
+from dex_agents._client.connection import Connection
+from dex_agents._client.session_id import check_session_id
+from dex_agents._storage.schema import STATUS, TITLE, USER
 from dex_agents.errors import SessionAlreadyExistsError, SessionNotFoundError
 from dex_agents.snapshot import SessionStart, SessionStatus
 

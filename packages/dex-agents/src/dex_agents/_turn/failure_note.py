@@ -4,8 +4,8 @@ import json
 from collections.abc import Sequence
 from typing import Final
 
-from dex_agents._records import CallRecord
-from dex_agents._settlement import call_status
+from dex_agents._storage.records import CallRecord
+from dex_agents._turn.settlement import call_status
 from dex_agents.tools import Denied, NotRun
 
 _MAX_QUOTE: Final = 2000

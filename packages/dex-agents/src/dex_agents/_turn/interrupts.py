@@ -4,9 +4,9 @@ import time
 
 from dex import Context
 
-from dex_agents._event_writer import EventWriter
-from dex_agents._records import AwaitApprovalInput, InterruptRecord
-from dex_agents._schema import INTERRUPTS, WAKE_UPS, find_instance
+from dex_agents._storage.records import AwaitApprovalInput, InterruptRecord
+from dex_agents._storage.schema import INTERRUPTS, WAKE_UPS, find_instance
+from dex_agents._turn.event_writer import EventWriter
 from dex_agents.events import AgentEventType
 from dex_agents.options import AgentSessionOptions
 from dex_agents.snapshot import Interrupt, InterruptAnswer

@@ -8,9 +8,9 @@ from typing import Final, TypeVar
 
 from dex import Attribute, AttributeIndex, AttributeMap, Channel, ChannelMap, CodecRegistry, Context, IndexType
 
-from dex_agents import _records as records
 from dex_agents import snapshot
-from dex_agents._codec import document_codecs
+from dex_agents._storage import records as records
+from dex_agents._storage.codec import document_codecs
 from dex_agents.events import AgentEvent
 from dex_agents.messages import SavedMessage
 
