@@ -49,6 +49,7 @@ def test_the_sources_keep_the_layers(sources: Path) -> None:
         (ENGINE, f"import {CORE}.tools"),
         (ADAPTER, f"import {ENGINE}"),
         (ADAPTER, "import dex"),
+        (ADAPTER, f"import {CORE}._storage.schema"),
     ],
 )
 def test_a_planted_violation_fails(sources: Path, package: str, planted: str) -> None:
