@@ -2,8 +2,8 @@
 
     uv run --package dex-agents-pydantic-ai python examples/pydantic_ai_support.py
 
-A scripted model stands in for a provider, so no key is needed. Stop the program while it waits for your answer and start
-it again: it goes on where it was.
+A scripted model stands in for a provider, so no key is needed. Stop the program while it waits for your answer and
+start it again: it goes on where it was.
 """
 
 import asyncio
