@@ -12,17 +12,17 @@ from dex import (
 )
 from pydantic import JsonValue
 
-from dex_agents._address import DEFAULT_SERVER_ADDRESS, named_server_address
-from dex_agents._answer import typed_output
-from dex_agents._connection import Connection
-from dex_agents._content import check_label, refusal_of, user_message
-from dex_agents._event_reader import EventReader, StreamedEvent
-from dex_agents._interrupt_answers import InterruptAnswers
-from dex_agents._schema import MESSAGE_CHUNKS, MESSAGE_TURNS
-from dex_agents._session_id import check_session_id
-from dex_agents._session_lifecycle import SessionLifecycle
-from dex_agents._session_search import SessionPage, lifecycle_of, session_query, summary_of
-from dex_agents._turn_waiter import TurnWaiter
+from dex_agents._client.address import DEFAULT_SERVER_ADDRESS, named_server_address
+from dex_agents._client.answer import typed_output
+from dex_agents._client.connection import Connection
+from dex_agents._client.content import check_label, check_message_id, refusal_of, user_message
+from dex_agents._client.event_reader import EventReader, StreamedEvent
+from dex_agents._client.interrupt_answers import InterruptAnswers
+from dex_agents._client.session_id import check_session_id
+from dex_agents._client.session_lifecycle import SessionLifecycle
+from dex_agents._client.session_search import SessionPage, lifecycle_of, session_query, summary_of
+from dex_agents._client.turn_waiter import TurnWaiter
+from dex_agents._storage.schema import MESSAGE_CHUNKS, MESSAGE_TURNS
 from dex_agents.errors import (
     AnswerTimeoutError,
     ConfigurationError,
@@ -229,7 +229,7 @@ class AgentSessionClient:
 
         Args:
             session_id: The session.
-            message_id: From the receipt of `send_user_message`.
+            message_id: From the receipt of `send_user_message`; one that was never sent is waited for too.
             timeout: Seconds; None waits for ever.
 
         Raises:
@@ -239,6 +239,7 @@ class AgentSessionClient:
             SessionError: As for `send_user_message`.
         """
         check_session_id(session_id)
+        check_message_id(message_id)
         async with self._answer_within(timeout, session_id, message_id):
             result = await self._waiter.wait(session_id, message_id)
         return _completed(result, session_id)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, TypeVar, overload
 
 from pydantic import JsonValue
 
-from dex_agents._event_reader import StreamedEvent
+from dex_agents._client.event_reader import StreamedEvent
 from dex_agents.messages import Block, SavedMessage
 from dex_agents.snapshot import AgentSnapshot, MessagePage, SendReceipt, TurnResult
 

@@ -17,12 +17,12 @@ from typing import Final
 
 from dex import Context, Flow, PersistenceSchema, RPCResult, StepList, Stream, rpc
 
-from dex_agents import _schema
-from dex_agents._interrupts import take_answer
-from dex_agents._mailbox import receive
 from dex_agents._names import check_flow_name
-from dex_agents._services import SessionServices
-from dex_agents._session_view import page_of, snapshot_of
+from dex_agents._storage import schema
+from dex_agents._turn.interrupts import take_answer
+from dex_agents._turn.mailbox import receive
+from dex_agents._turn.services import SessionServices
+from dex_agents._turn.session_view import page_of, snapshot_of
 from dex_agents.events import EVENT_STREAM_NAME, AgentEvent
 from dex_agents.options import AgentSessionOptions
 from dex_agents.runner import AgentFrameworkRunner
@@ -107,7 +107,7 @@ class AgentSessionFlow(Flow[SessionStart]):
 
     def get_persistence_schema(self) -> PersistenceSchema:
         """Return the durable state of a session."""
-        return PersistenceSchema.of(*_schema.DEFINITIONS, self.events)
+        return PersistenceSchema.of(*schema.DEFINITIONS, self.events)
 
     @rpc(timeout=RPC_TIMEOUT, is_transactional=True)
     def send_user_message(self, context: Context, message: UserMessage) -> RPCResult[SendReceipt]:
@@ -136,13 +136,13 @@ class AgentSessionFlow(Flow[SessionStart]):
 
     @rpc(
         timeout=RPC_TIMEOUT,
-        load_attribute_maps=(_schema.MESSAGES, _schema.TOOL_CALLS, _schema.UNSETTLED_CALLS, _schema.INTERRUPTS),
+        load_attribute_maps=(schema.MESSAGES, schema.TOOL_CALLS, schema.UNSETTLED_CALLS, schema.INTERRUPTS),
     )
     def get_agent_snapshot(self, context: Context) -> RPCResult[AgentSnapshot]:
         """Return the session in one look; works on a stopped session until its retention ends."""
         return RPCResult(snapshot_of(context))
 
-    @rpc(timeout=RPC_TIMEOUT, load_attribute_maps=(_schema.MESSAGES,))
+    @rpc(timeout=RPC_TIMEOUT, load_attribute_maps=(schema.MESSAGES,))
     def list_agent_messages(self, context: Context, request: MessagePageRequest) -> RPCResult[MessagePage]:
         """Return a page of the log; when it names a `missing_chunk`, repeat the call with that chunk loaded."""
         return RPCResult(page_of(context, request))
@@ -150,4 +150,4 @@ class AgentSessionFlow(Flow[SessionStart]):
     @rpc(timeout=RPC_TIMEOUT)
     def get_turn_result(self, context: Context, request: TurnResultRequest) -> RPCResult[TurnResultReply]:
         """Return how a turn ended; the caller loads `AgentTurnResults/<turn id>`."""
-        return RPCResult(TurnResultReply(result=_schema.find_instance(context, _schema.TURN_RESULTS, request.turn_id)))
+        return RPCResult(TurnResultReply(result=schema.find_instance(context, schema.TURN_RESULTS, request.turn_id)))

@@ -10,8 +10,8 @@ from typing import Any, Literal, TypeAlias
 
 from dex import AttributeMapLoad, StepMovement, StepOptions
 
-from dex_agents._message_log import message_key
-from dex_agents._records import (
+from dex_agents._storage.message_log import message_key
+from dex_agents._storage.records import (
     AwaitApprovalInput,
     AwaitStartInput,
     CallInput,
@@ -20,7 +20,7 @@ from dex_agents._records import (
     RunModelInput,
     TurnRecord,
 )
-from dex_agents._schema import INTERRUPTS, MESSAGE_CHUNKS, MESSAGES, RUN_STATE, STATUS, TOOL_CALLS
+from dex_agents._storage.schema import INTERRUPTS, MESSAGE_CHUNKS, MESSAGES, RUN_STATE, STATUS, TOOL_CALLS
 from dex_agents.snapshot import SessionStart
 from dex_agents.steps import _options
 

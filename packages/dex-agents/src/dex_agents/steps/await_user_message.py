@@ -5,21 +5,23 @@ from typing import Final
 
 from dex import AsyncContext, StepDecision, StepOptions, Wait, go_to_many
 
-from dex_agents import _state_store
-from dex_agents._event_writer import EventWriter
-from dex_agents._message_log import MessageLog
-from dex_agents._records import TurnRecord
-from dex_agents._schema import (
+from dex_agents._storage import state_store
+from dex_agents._storage.message_log import MessageLog
+from dex_agents._storage.records import TurnRecord
+from dex_agents._storage.schema import (
     INTERRUPTS,
     MESSAGE_TURNS,
     MESSAGES,
     RUN_STATE,
     SESSION,
+    TITLE,
     TURN_RESULTS,
+    USER,
     USER_MESSAGES,
     find,
 )
-from dex_agents._session_editor import SessionEditor
+from dex_agents._storage.session_editor import SessionEditor
+from dex_agents._turn.event_writer import EventWriter
 from dex_agents.events import AgentEventType
 from dex_agents.messages import Message
 from dex_agents.snapshot import SessionStart, SessionStatus, UserMessage
@@ -41,7 +43,7 @@ class AwaitUserMessage(SessionStep[SessionStart]):
         return replace(
             _options.SPINE,
             execute_load_attribute_maps=(MESSAGES, MESSAGE_TURNS, INTERRUPTS),
-            execute_load_attribute_map_instances=(RUN_STATE.load(_state_store.HEAD_KEY),),
+            execute_load_attribute_map_instances=(RUN_STATE.load(state_store.HEAD_KEY),),
         )
 
     async def wait_for(self, context: AsyncContext, input: SessionStart) -> Wait:
@@ -49,6 +51,9 @@ class AwaitUserMessage(SessionStep[SessionStart]):
         session = SessionEditor(context)
         if find(context, SESSION) is None:
             session.update(settings=input.settings)
+            # Written by the Flow itself too: what a start request sets carries no search index.
+            TITLE.set(context, input.title)
+            USER.set(context, input.user)
         session.save(SessionStatus.AWAITING_USER_MESSAGE)
         return Wait.until(USER_MESSAGES.for_one())
 
@@ -72,7 +77,7 @@ class AwaitUserMessage(SessionStep[SessionStart]):
         )
         session.update(turn_number=number, turn=turn, note=None)
         session.save(SessionStatus.RUNNING_MODEL)
-        _state_store.begin_turn(context)
+        state_store.begin_turn(context)
         self._forget(context, message, number)
         async with EventWriter(context, self._services.events, turn_id) as events:
             events.write(AgentEventType.TURN_STARTED)

@@ -4,15 +4,15 @@ import logging
 
 from dex import AsyncContext, StepDecision, go_to_many
 
-from dex_agents._event_writer import EventWriter
-from dex_agents._failure_note import failure_note
-from dex_agents._message_log import MessageLog
-from dex_agents._records import RunModelInput
-from dex_agents._recovery import recovery_detail
-from dex_agents._schema import TOOL_CALLS
-from dex_agents._session_editor import SessionEditor
-from dex_agents._state_store import StateStore
-from dex_agents._turn_end import end_turn
+from dex_agents._storage.message_log import MessageLog
+from dex_agents._storage.records import RunModelInput
+from dex_agents._storage.schema import TOOL_CALLS
+from dex_agents._storage.session_editor import SessionEditor
+from dex_agents._storage.state_store import StateStore
+from dex_agents._turn.event_writer import EventWriter
+from dex_agents._turn.failure_note import failure_note
+from dex_agents._turn.recovery import recovery_detail
+from dex_agents._turn.turn_end import end_turn
 from dex_agents.messages import text_message
 from dex_agents.runner import CloseTurnRequest, StepContext
 from dex_agents.snapshot import TurnResult

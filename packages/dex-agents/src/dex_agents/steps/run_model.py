@@ -2,17 +2,17 @@
 
 from dex import AsyncContext, StepDecision, StepOptions, go_to_many
 
-from dex_agents._attempt import attempt
-from dex_agents._batch import begin_batch, check_batch
-from dex_agents._event_writer import EventWriter
-from dex_agents._heartbeat import heartbeats
-from dex_agents._limits import MAX_KEPT_CALLS
-from dex_agents._message_log import MessageLog
-from dex_agents._records import RunModelInput
-from dex_agents._schema import INTERRUPTS, TOOL_CALLS
-from dex_agents._session_editor import SessionEditor
-from dex_agents._state_store import StateStore
-from dex_agents._turn_end import end_turn
+from dex_agents._storage.limits import MAX_KEPT_CALLS
+from dex_agents._storage.message_log import MessageLog
+from dex_agents._storage.records import RunModelInput
+from dex_agents._storage.schema import INTERRUPTS, TOOL_CALLS
+from dex_agents._storage.session_editor import SessionEditor
+from dex_agents._storage.state_store import StateStore
+from dex_agents._turn.attempt import attempt
+from dex_agents._turn.batch import begin_batch, check_batch
+from dex_agents._turn.event_writer import EventWriter
+from dex_agents._turn.heartbeat import heartbeats
+from dex_agents._turn.turn_end import end_turn
 from dex_agents.errors import StateNotReadableError, TurnFailedError
 from dex_agents.messages import SavedMessage
 from dex_agents.runner import (
