@@ -33,6 +33,8 @@ _FIELDS: Final[dict[tuple[str, str], tuple[str, ...]]] = {
     ("agents.tool", "FunctionTool"): ("_failure_error_function", "_use_default_failure_error_function"),
     ("agents.run_state", "RunState"): ("_current_step", "_generated_items", "_session_items"),
 }
+_INVOKER: Final = ("agents.tool", "_FailureHandlingFunctionToolInvoker")
+_PREPARE: Final = "prepare_arguments"
 _ENTRIES: Final = "request_usage_entries"
 _TOOL_CONTEXT_FIELD: Final = "_function_tool_arguments"
 
@@ -73,6 +75,9 @@ def check_names(expected: Mapping[tuple[str, str], tuple[str, ...]] = _FIELDS) -
         missing = [field for field in wanted if field not in present]
         if missing:
             raise _missing(f"{', '.join(missing)} in {module}.{name}")
+    invoker = _look_up(*_INVOKER)
+    if not hasattr(invoker, _PREPARE):
+        raise _missing(f"{_PREPARE} in {'.'.join(_INVOKER)}")
     probe = ToolContext[None](context=None, tool_name="probe", tool_call_id="probe", tool_arguments="{}")
     if not hasattr(probe, _TOOL_CONTEXT_FIELD):
         raise _missing(f"{_TOOL_CONTEXT_FIELD} in agents.tool_context.ToolContext")
@@ -109,6 +114,16 @@ def replace_arguments(context: ToolContext[Any], arguments: str) -> None:
     """Let a tool run with other arguments than the model's; the SDK parsed the model's already."""
     context.tool_arguments = arguments
     setattr(context, _TOOL_CONTEXT_FIELD, None)
+
+
+def can_ask_policy(tool: FunctionTool, arguments: str) -> bool:
+    """Whether the SDK would ask a tool's own approval policy about these arguments.
+
+    It does not when validation refuses or converts them; a person decides then.
+    """
+    prepare = getattr(tool.on_invoke_tool, _PREPARE, None)
+    prepared = None if prepare is None else prepare(arguments, tool.name)
+    return prepared is None or bool(prepared.unchanged)
 
 
 def failure_function(tool: FunctionTool) -> ToolErrorFunction | None:

@@ -1,6 +1,7 @@
 """Tools of a RunModel Step: each call waits for the session, and its recorded result is given instead of running it."""
 
 import copy
+import json
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -24,7 +25,7 @@ from agents import (
 from agents.tool_context import ToolContext
 from pydantic import JsonValue
 
-from dex_agents_openai_agents._private import load_usage
+from dex_agents_openai_agents._private import can_ask_policy, load_usage
 from dex_agents_openai_agents._state import ToolRecord
 
 DeferrableTool = FunctionTool | CustomTool | ShellTool | ApplyPatchTool
@@ -97,7 +98,15 @@ class ReplayedTools:
         return own if isinstance(own, bool) else True
 
     def _adapt_function(self, tool: FunctionTool) -> None:
-        tool.needs_approval = self._note_verdict(tool.needs_approval)
+        own, original = tool.needs_approval, copy.copy(tool)
+        if callable(own):
+
+            async def judge(context: RunContextWrapper[Any], arguments: dict[str, Any], call_id: str) -> bool:
+                return not can_ask_policy(original, json.dumps(arguments)) or await own(context, arguments, call_id)
+
+            tool.needs_approval = self._note_verdict(judge)
+        else:
+            tool.needs_approval = True
         tool.on_invoke_tool = self._return_output
         # What stands around the call ran in the call's own Step.
         tool.tool_input_guardrails = None

@@ -30,12 +30,12 @@ from dex_agents_openai_agents._model_step import ModelStepRun, settle
 from dex_agents_openai_agents._private import DISTRIBUTION, installed_version
 from dex_agents_openai_agents._replay import ReplayedTools
 from dex_agents_openai_agents._results import to_finished, usage_between
+from dex_agents_openai_agents._run_json import dump_run
 from dex_agents_openai_agents._runs import AgentRuns, ContextFactory, only_tools, translate_failures
 from dex_agents_openai_agents._state import (
     FORMAT,
     SessionState,
     ToolRecord,
-    dump_run,
     read_state,
     write_state,
 )
@@ -144,7 +144,8 @@ class OpenAIAgentsRunner(Generic[ContextT]):
             started=started,
         )
         if result.interruptions:
-            return await to_waiting(result, step.tools, self._policies), after
+            most = self._runs.most_tools_at_once
+            return await to_waiting(result, step.tools, self._policies, most_at_once=most), after
         return Again(reason=f"the agent {agent} goes on"), after
 
     def _between_turns(

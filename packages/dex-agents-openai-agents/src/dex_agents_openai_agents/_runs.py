@@ -47,6 +47,12 @@ class AgentRuns(Generic[ContextT]):
     models: Mapping[str, Model | str]
     auto_previous_response_id: bool
 
+    @property
+    def most_tools_at_once(self) -> int | None:
+        """How many calls of a response the run configuration lets run at a time; None for all."""
+        execution = None if self.run_config is None else self.run_config.tool_execution
+        return None if execution is None else execution.max_function_tool_concurrency
+
     @asynccontextmanager
     async def open_context(self, step: StepContext) -> AsyncGenerator[ContextT | None]:
         """Make the context of one Step, and close it behind the Step when it wants to be closed."""

@@ -6,21 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
-from agents import RunState, TResponseInputItem
+from agents import TResponseInputItem
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
 from dex_agents.errors import StateNotReadableError
 from dex_agents.runner import FrameworkState
 from dex_agents_openai_agents._private import DISTRIBUTION, SCHEMA_VERSION, can_read_schema, installed_version
+from dex_agents_openai_agents._run_json import pack_run, unpack_run
 
 FORMAT: Final = 1
 """The layout of `FrameworkState.value`: the fields of `SessionState`."""
-
-_Json = dict[str, Any]
-_SESSION_ITEMS: Final = "session_items"
-_GENERATED_ITEMS: Final = "generated_items"
-_LAST_RESPONSE: Final = "last_model_response"
-_RESPONSES: Final = "model_responses"
 
 
 class _Document(BaseModel):
@@ -84,12 +79,12 @@ class SessionState:
     items: list[TResponseInputItem] = field(default_factory=list[TResponseInputItem])
     agent: str | None = None
     previous_response_id: str | None = None
-    run: _Json | None = None
+    run: dict[str, Any] | None = None
     start: str | None = None
     started: bool = False
 
     @property
-    def open_run(self) -> _Json:
+    def open_run(self) -> dict[str, Any]:
         """The run that must be open here."""
         if self.run is None:
             raise RuntimeError("the state has no open run: a Step of a turn was run outside one")
@@ -155,35 +150,6 @@ def write_state(state: SessionState) -> FrameworkState:
     )
 
 
-def dump_run(state: RunState[Any, Any]) -> _Json:
-    """Write a run state as JSON, without the application's context, which every Step makes anew."""
-    run = cast(_Json, json.loads(json.dumps(state.to_json(context_serializer=_no_context), default=str)))
-    _drop_contexts(run)
-    _forget_filtered_calls(run)
-    return run
-
-
-def pack_run(run: _Json) -> dict[str, JsonValue]:
-    """Leave out what stands in a run state twice."""
-    packed = dict(run)
-    if packed.get(_SESSION_ITEMS) == packed.get(_GENERATED_ITEMS):
-        packed.pop(_SESSION_ITEMS, None)
-    responses = packed.get(_RESPONSES)
-    if responses and packed.get(_LAST_RESPONSE) == responses[-1]:
-        packed.pop(_LAST_RESPONSE)
-    return packed
-
-
-def unpack_run(packed: dict[str, JsonValue]) -> _Json:
-    """Put back what `pack_run` left out; returns a fresh copy."""
-    run = cast(_Json, copy.deepcopy(packed))
-    if _SESSION_ITEMS not in run:
-        run[_SESSION_ITEMS] = copy.deepcopy(run[_GENERATED_ITEMS])
-    if _LAST_RESPONSE not in run:
-        run[_LAST_RESPONSE] = copy.deepcopy(run[_RESPONSES][-1])
-    return run
-
-
 def plain_items(items: Sequence[Any]) -> list[TResponseInputItem]:
     """Return items as plain JSON."""
     return json.loads(json.dumps(list(items), default=_dump_model))
@@ -193,49 +159,6 @@ def _dump_model(value: object) -> Any:
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json", exclude_unset=True)
     return str(value)
-
-
-def _no_context(_context: object) -> dict[str, JsonValue]:
-    return {}
-
-
-def _drop_contexts(value: Any) -> None:
-    """Empty the application's context in a run state and in the run states of agents inside tools.
-
-    The SDK writes a context that is a mapping whether asked or not, and it may hold secrets.
-    """
-    if isinstance(value, dict):
-        document = cast(_Json, value)
-        context = document.get("context")
-        if "$schemaVersion" in document and isinstance(context, dict):
-            cast(_Json, context)["context"] = None
-            cast(_Json, context)["context_meta"] = None
-        for item in document.values():
-            _drop_contexts(item)
-    elif isinstance(value, list):
-        for item in cast("list[Any]", value):
-            _drop_contexts(item)
-
-
-def _forget_filtered_calls(run: _Json) -> None:
-    """Take calls out of the ledger of finished calls whose results a handoff's input filter removed.
-
-    The SDK refuses to restore a run state that says a call is finished, but has no result of it.
-    """
-    items = [*run[_GENERATED_ITEMS], *run[_SESSION_ITEMS]]
-    original = run.get("original_input")
-    raw = [item.get("raw_item") for item in items] + (original if isinstance(original, list) else [])
-    answered = {item["call_id"] for item in raw if _is_output(item)}
-    ledger: _Json = run["context"].get("tool_invocations") or {}
-    for call_id in [one for one, entry in ledger.items() if entry.get("completed") and one not in answered]:
-        del ledger[call_id]
-
-
-def _is_output(item: object) -> bool:
-    if not isinstance(item, dict):
-        return False
-    kind = cast(_Json, item).get("type")
-    return isinstance(kind, str) and kind.endswith("_output") and "call_id" in item
 
 
 def _numbers(text: str) -> tuple[int, ...]:

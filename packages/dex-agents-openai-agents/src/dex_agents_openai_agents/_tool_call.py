@@ -16,8 +16,9 @@ from dex_agents_openai_agents._graph import AgentCopies
 from dex_agents_openai_agents._hooks import HookGate, StepHooks
 from dex_agents_openai_agents._live import LiveTools
 from dex_agents_openai_agents._private import dump_usage, subtract_usage
+from dex_agents_openai_agents._run_json import dump_run, pack_run, unpack_run
 from dex_agents_openai_agents._runs import AgentRuns, only_tools
-from dex_agents_openai_agents._state import SessionState, ToolRecord, dump_run, pack_run, unpack_run
+from dex_agents_openai_agents._state import SessionState, ToolRecord
 
 
 async def run_one_call(

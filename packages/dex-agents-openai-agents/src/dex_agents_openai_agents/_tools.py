@@ -32,8 +32,17 @@ _PROVIDER_APPROVAL: Final = "mcp_approval_request"
 _TEXT_KINDS: Final = frozenset({"function_call", "custom_tool_call"})
 
 
-async def to_waiting(result: RunResultStreaming, tools: ReplayedTools, policies: ToolPolicies) -> Waiting:
-    """Return what an interrupted run waits for, in the model's order."""
+async def to_waiting(
+    result: RunResultStreaming, tools: ReplayedTools, policies: ToolPolicies, *, most_at_once: int | None = None
+) -> Waiting:
+    """Return what an interrupted run waits for, in the model's order.
+
+    Args:
+        result: The run.
+        tools: The tools of this Step.
+        policies: The session's policies.
+        most_at_once: So many calls may run at a time; None for all.
+    """
     order = _order_of_calls(result)
     items = sorted(result.interruptions, key=lambda item: order.get(item.call_id or "", len(order)))
     calls = [
@@ -42,6 +51,11 @@ async def to_waiting(result: RunResultStreaming, tools: ReplayedTools, policies:
         if not is_provider_approval(item)
     ]
     questions = [_to_question(item) for item in items if is_provider_approval(item)]
+    if most_at_once is not None:
+        calls = [
+            call.model_copy(update={"after": (place - most_at_once,) if place >= most_at_once else ()})
+            for place, call in enumerate(calls)
+        ]
     return Waiting(calls=tuple(calls), questions=tuple(questions))
 
 
