@@ -8,7 +8,6 @@ from agents import (
     ComputerTool,
     CustomTool,
     FunctionTool,
-    Handoff,
     LocalShellTool,
     ShellTool,
     Tool,
@@ -16,24 +15,13 @@ from agents import (
 
 from dex_agents.runner import KnownTool
 from dex_agents.tools import ToolPolicies, find_policy
-from dex_agents_openai_agents._private import handoff_target
+from dex_agents_openai_agents._mcp import agents_of
 from dex_agents_openai_agents._replay import is_deferrable, tool_key
 
 
 def known_tools(agent: Agent[Any], policies: ToolPolicies) -> tuple[KnownTool, ...]:
     """Return the tools of an agent and of all agents that it can hand off to; those of MCP servers only a run knows."""
-    found: list[KnownTool] = []
-    seen: set[int] = set()
-    waiting = [agent]
-    while waiting:
-        current = waiting.pop(0)
-        if id(current) in seen:
-            continue
-        seen.add(id(current))
-        found += [_to_known(tool, current.name, policies) for tool in current.tools]
-        targets = (handoff_target(one) if isinstance(one, Handoff) else one for one in current.handoffs)
-        waiting += [target for target in targets if target is not None]
-    return tuple(found)
+    return tuple(_to_known(tool, one.name, policies) for one in agents_of(agent) for tool in one.tools)
 
 
 def _to_known(tool: Tool, owner: str, policies: ToolPolicies) -> KnownTool:

@@ -191,8 +191,12 @@ class _WatchedEditor:
         return await self._watch(self._inner.delete_file, operation)
 
     async def _watch(self, edit: Any, operation: ApplyPatchOperation) -> ApplyPatchResult | str | None:
+        edited = self._watcher.arguments
+        changes = (
+            {name: edited[name] for name in ("path", "diff") if name in edited} if isinstance(edited, dict) else {}
+        )
         try:
-            result = edit(operation)
+            result = edit(replace(operation, **cast("dict[str, Any]", changes)))
             done: ApplyPatchResult | str | None = await result if isawaitable(result) else result
         except Exception as error:
             self._watcher.error = error

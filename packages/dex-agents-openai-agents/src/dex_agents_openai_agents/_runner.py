@@ -1,9 +1,10 @@
 """`OpenAIAgentsRunner`: an agent of the OpenAI Agents SDK behind the contract between a session and a framework."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Final, Generic, TypeVar
 
-from agents import Agent, Model, RunConfig, RunErrorHandlers, RunHooks, RunResultStreaming
+from agents import Agent, AgentsException, Model, RunConfig, RunErrorHandlers, RunHooks, RunResultStreaming
 
 from dex_agents.errors import ToolDidNotHappen
 from dex_agents.runner import (
@@ -18,6 +19,7 @@ from dex_agents.runner import (
     Description,
     ModelOutcome,
     ModelStep,
+    NewTurn,
     RunModelRequest,
     StepContext,
 )
@@ -26,6 +28,7 @@ from dex_agents_openai_agents._events import context_tokens, to_log
 from dex_agents_openai_agents._history import history_of, results_of
 from dex_agents_openai_agents._known_tools import known_tools
 from dex_agents_openai_agents._live import LiveTools
+from dex_agents_openai_agents._mcp import McpConnections
 from dex_agents_openai_agents._model_step import ModelStepRun, settle
 from dex_agents_openai_agents._private import DISTRIBUTION, installed_version
 from dex_agents_openai_agents._replay import ReplayedTools
@@ -46,6 +49,8 @@ DEFAULT_MAX_TURNS: Final = 10
 """Model calls of one turn: the SDK's own default."""
 
 ContextT = TypeVar("ContextT")
+
+_logger = logging.getLogger(__name__)
 
 
 class OpenAIAgentsRunner(Generic[ContextT]):
@@ -91,6 +96,7 @@ class OpenAIAgentsRunner(Generic[ContextT]):
             error_handlers=error_handlers,
             models=models or {},
             auto_previous_response_id=auto_previous_response_id,
+            servers=McpConnections(agent),
         )
 
     def describe(self) -> Description:
@@ -104,6 +110,10 @@ class OpenAIAgentsRunner(Generic[ContextT]):
             tools=known_tools(self._agent, self._policies),
         )
 
+    async def aclose(self) -> None:
+        """Close the MCP servers that this runner connected; a process that ends does it by itself."""
+        await self._runs.servers.aclose()
+
     async def run_model(self, request: RunModelRequest) -> ModelStep:
         """Make one model call, and let the SDK act on its response up to the tool calls.
 
@@ -112,6 +122,9 @@ class OpenAIAgentsRunner(Generic[ContextT]):
             StateNotReadableError: The state was written by another version.
         """
         state = read_state(request.state)
+        if isinstance(request.input, NewTurn):
+            # A turn that ended early between two Steps left a run with nothing open.
+            state = await self._close(request.step, state, BatchSettled())
         batch = request.input if isinstance(request.input, BatchSettled) else BatchSettled()
         tools = ReplayedTools(records=read_records(batch.calls))
         step = ModelStepRun(runs=self._runs, state=state, request=request, tools=tools)
@@ -189,16 +202,22 @@ class OpenAIAgentsRunner(Generic[ContextT]):
             raise ToolDidNotHappen(f"{TOOL_CALL_NOT_RUN_ERROR_PREFIX}: {type(error).__name__}: {error}") from error
 
     async def close_turn(self, request: CloseTurnRequest) -> Closed:
-        """Answer every open call of the turn, as it was settled."""
+        """Answer every open call of the turn, as it was settled; undo the turn when the agent has changed too much."""
         state = read_state(request.state)
+        try:
+            closed = await self._close(request.step, state, BatchSettled(calls=request.calls))
+        except AgentsException:
+            _logger.warning("the open run cannot be restored with this agent; the turn is undone", exc_info=True)
+            return Closed(state=request.turn_start, undone=True)
+        return Closed(state=write_state(closed))
+
+    async def _close(self, step: StepContext, state: SessionState, batch: BatchSettled) -> SessionState:
         if state.run is None:
-            return Closed(state=write_state(state))
-        batch = BatchSettled(calls=request.calls)
-        config = only_tools(self._runs.config_for(request.step))
-        async with self._runs.open_context(request.step) as context:
+            return state
+        config = only_tools(self._runs.config_for(step))
+        async with self._runs.open_context(step) as context:
             result = await settle(self._runs, state, batch, context, config)
-        unsent = [settled.call.call_id for settled in request.calls]
-        return Closed(state=write_state(self._between_turns(request.step, result, unsent=unsent)))
+        return self._between_turns(step, result, unsent=[settled.call.call_id for settled in batch.calls])
 
     async def compact(self, request: CompactRequest) -> CompactOutcome:
         """Refuse: this release does not shorten histories."""

@@ -13,6 +13,7 @@ from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from dex_agents.errors import TurnFailedError
 from dex_agents.runner import StepContext
+from dex_agents_openai_agents._mcp import McpConnections
 
 ContextT = TypeVar("ContextT")
 
@@ -36,6 +37,7 @@ class AgentRuns(Generic[ContextT]):
         error_handlers: As for `Runner.run`.
         models: Models by the name that a session's `model` setting may have.
         auto_previous_response_id: The provider keeps the conversation.
+        servers: The MCP servers of the agents.
     """
 
     agent: Agent[ContextT]
@@ -46,6 +48,7 @@ class AgentRuns(Generic[ContextT]):
     error_handlers: RunErrorHandlers[ContextT] | None
     models: Mapping[str, Model | str]
     auto_previous_response_id: bool
+    servers: McpConnections
 
     @property
     def most_tools_at_once(self) -> int | None:
@@ -55,7 +58,11 @@ class AgentRuns(Generic[ContextT]):
 
     @asynccontextmanager
     async def open_context(self, step: StepContext) -> AsyncGenerator[ContextT | None]:
-        """Make the context of one Step, and close it behind the Step when it wants to be closed."""
+        """Make the context of one Step, and close it behind the Step when it wants to be closed.
+
+        MCP servers are connected before, because every Step asks them for their tools.
+        """
+        await self.servers.ensure()
         if self.context is None:
             yield None
             return
