@@ -112,6 +112,7 @@ async def test_an_approval_two_agents_deep_survives_a_restart_of_everything(tmp_
 
 def circle(log: list[str]) -> tuple[Agent[Any], ScriptedModel]:
     """A and B hand over to each other, each with a filter that removes finished tool calls."""
+
     @function_tool(needs_approval=True)
     def work(x: int) -> str:
         log.append(f"work {x}")
