@@ -25,6 +25,7 @@ def session_flow(
     max_turns: int | None = DEFAULT_MAX_TURNS,
     error_handlers: RunErrorHandlers[ContextT] | None = None,
     auto_previous_response_id: bool = False,
+    streaming: bool = True,
     options: AgentSessionOptions | None = None,
 ) -> AgentSessionFlow:
     """Build the session Flow of an agent; `AgentHost` serves it.
@@ -40,6 +41,7 @@ def session_flow(
         max_turns: As for `OpenAIAgentsRunner`.
         error_handlers: As for `OpenAIAgentsRunner`.
         auto_previous_response_id: As for `OpenAIAgentsRunner`.
+        streaming: As for `OpenAIAgentsRunner`.
         options: The application's choices about sessions; None for the defaults.
 
     Raises:
@@ -60,5 +62,6 @@ def session_flow(
         max_turns=max_turns,
         error_handlers=error_handlers,
         auto_previous_response_id=auto_previous_response_id,
+        streaming=streaming,
     )
     return AgentSessionFlow(runner, name=flow_name, options=options or AgentSessionOptions())

@@ -4,7 +4,7 @@ import copy
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, cast
 
-from agents import Agent, AgentBase, Handoff, RunContextWrapper, Tool, handoff
+from agents import Agent, AgentBase, Handoff, Model, RunContextWrapper, Tool, handoff
 
 from dex_agents_openai_agents._hooks import HookGate, StepAgentHooks
 from dex_agents_openai_agents._private import handoff_target, set_handoff_target
@@ -21,7 +21,13 @@ class AgentCopies:
     """
 
     def __init__(
-        self, agent: Agent[Any], *, adapt_tool: Callable[[Tool], Tool], gate: HookGate, stops_after_tools: bool
+        self,
+        agent: Agent[Any],
+        *,
+        adapt_tool: Callable[[Tool], Tool],
+        gate: HookGate,
+        stops_after_tools: bool,
+        adapt_model: Callable[[Model], Model] | None = None,
     ) -> None:
         """Copy an agent and all agents that it can hand off to.
 
@@ -30,10 +36,12 @@ class AgentCopies:
             adapt_tool: Makes the tool that this Step uses of a tool of an agent.
             gate: What hooks hear.
             stops_after_tools: Nothing but tools runs: no handoff, no guardrail, no decision about the tools' results.
+            adapt_model: Makes the model that this Step uses of a model that an agent names; None takes it as it is.
         """
         self._adapt_tool = adapt_tool
         self._gate = gate
         self._stops_after_tools = stops_after_tools
+        self._adapt_model = adapt_model
         # Also holds the copies: a handoff keeps only a weak reference to its target.
         self._copies: dict[int, Agent[Any]] = {}
         self.root = self._copy(agent)
@@ -57,6 +65,8 @@ class AgentCopies:
         made.__class__ = self._with_adapted_tools(type(agent))
         if agent.hooks is not None:
             made.hooks = StepAgentHooks(cast(Any, agent.hooks), self._gate)
+        if self._adapt_model is not None and isinstance(agent.model, Model):
+            made.model = self._adapt_model(agent.model)
         made.handoffs = [self._copy_handoff(one, made) for one in agent.handoffs]
         if self._stops_after_tools:
             made.tool_use_behavior = "run_llm_again"

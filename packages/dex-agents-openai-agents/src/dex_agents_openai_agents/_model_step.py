@@ -12,6 +12,7 @@ from dex_agents_openai_agents._content import to_steering_items, to_user_item
 from dex_agents_openai_agents._events import drain
 from dex_agents_openai_agents._graph import AgentCopies
 from dex_agents_openai_agents._hooks import HookGate, StepHooks
+from dex_agents_openai_agents._models import WholeResponses
 from dex_agents_openai_agents._private import load_usage
 from dex_agents_openai_agents._replay import ReplayedTools
 from dex_agents_openai_agents._runs import AgentRuns
@@ -39,7 +40,13 @@ class ModelStepRun:
 
     def __post_init__(self) -> None:
         self.gate = HookGate(model=True, tools=False, starts=not self.state.started)
-        self.copies = AgentCopies(self.runs.agent, adapt_tool=self.tools.adapt, gate=self.gate, stops_after_tools=False)
+        self.copies = AgentCopies(
+            self.runs.agent,
+            adapt_tool=self.tools.adapt,
+            gate=self.gate,
+            stops_after_tools=False,
+            adapt_model=None if self.runs.streaming else WholeResponses,
+        )
         self.items: list[RunItem] = []
         self.start_name = self.state.start
         self.steered = False

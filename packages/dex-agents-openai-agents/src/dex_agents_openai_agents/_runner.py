@@ -68,6 +68,7 @@ class OpenAIAgentsRunner(Generic[ContextT]):
         max_turns: int | None = DEFAULT_MAX_TURNS,
         error_handlers: RunErrorHandlers[ContextT] | None = None,
         auto_previous_response_id: bool = False,
+        streaming: bool = True,
     ) -> None:
         """Take an agent as it is.
 
@@ -78,12 +79,15 @@ class OpenAIAgentsRunner(Generic[ContextT]):
             context: Makes the run's context; called in every Step, because it is not stored.
             models: Models that a session's `model` setting may name. When none are given, the setting is a model name
                 for the run configuration's model provider.
-            run_config: As for `Runner.run`; a session's `model` and `model_settings` settings are laid over it.
+            run_config: As for `Runner.run`; a session's `model`, `model_settings` and
+                `instructions` settings are laid over it.
             hooks: As for `Runner.run`.
             max_turns: Model calls of one turn, as for `Runner.run`; None for no limit.
             error_handlers: As for `Runner.run`.
             auto_previous_response_id: Let OpenAI keep the conversation, and send only what is new. A session's
                 `conversation_id` setting names a conversation of OpenAI's Conversations API instead.
+            streaming: Ask models for streamed responses; False asks for responses in one piece, and the live events
+                have no text.
         """
         self._agent = agent
         self._policies = tools or {}
@@ -96,6 +100,7 @@ class OpenAIAgentsRunner(Generic[ContextT]):
             error_handlers=error_handlers,
             models=models or {},
             auto_previous_response_id=auto_previous_response_id,
+            streaming=streaming,
             servers=McpConnections(agent),
         )
 

@@ -8,12 +8,14 @@ from typing import Any, Final, Generic, TypeVar, cast
 
 from agents import Agent, AgentsException, Model, ModelSettings, RunConfig, RunErrorHandlers, RunHooks
 from agents.exceptions import ModelTimeoutError
+from agents.run_config import CallModelData, CallModelInputFilter, ModelInputData
 from openai import BadRequestError, NotFoundError, UnprocessableEntityError
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from dex_agents.errors import TurnFailedError
 from dex_agents.runner import StepContext
 from dex_agents_openai_agents._mcp import McpConnections
+from dex_agents_openai_agents._models import WholeResponses, WholeResponsesProvider
 
 ContextT = TypeVar("ContextT")
 
@@ -37,6 +39,7 @@ class AgentRuns(Generic[ContextT]):
         error_handlers: As for `Runner.run`.
         models: Models by the name that a session's `model` setting may have.
         auto_previous_response_id: The provider keeps the conversation.
+        streaming: Ask models for streamed responses.
         servers: The MCP servers of the agents.
     """
 
@@ -48,6 +51,7 @@ class AgentRuns(Generic[ContextT]):
     error_handlers: RunErrorHandlers[ContextT] | None
     models: Mapping[str, Model | str]
     auto_previous_response_id: bool
+    streaming: bool
     servers: McpConnections
 
     @property
@@ -91,6 +95,13 @@ class AgentRuns(Generic[ContextT]):
         settings = step.settings.get("model_settings")
         if settings is not None:
             changes["model_settings"] = (config.model_settings or ModelSettings()).resolve(_to_settings(settings))
+        instructions = _text_setting(step, "instructions")
+        if instructions is not None:
+            changes["call_model_input_filter"] = _instruct(instructions, config.call_model_input_filter)
+        if not self.streaming:
+            changes["model_provider"] = WholeResponsesProvider(config.model_provider)
+            chosen = changes.get("model", config.model)
+            changes["model"] = WholeResponses(chosen) if isinstance(chosen, Model) else chosen
         return replace(config, **changes)
 
     def conversation_id_of(self, step: StepContext) -> str | None:
@@ -114,6 +125,18 @@ def translate_failures() -> Generator[None]:
         raise
     except (AgentsException, *_REFUSED_REQUESTS) as error:
         raise TurnFailedError(str(error) or type(error).__name__) from error
+
+
+def _instruct(text: str, own: CallModelInputFilter | None) -> CallModelInputFilter:
+    """Return a filter of the model's input that puts a session's instructions behind the agent's."""
+
+    async def add(data: CallModelData[Any]) -> ModelInputData:
+        filtered: Any = data.model_data if own is None else own(data)
+        given: ModelInputData = await filtered if isawaitable(filtered) else filtered
+        instructions = "\n\n".join(part for part in (given.instructions, text) if part)
+        return ModelInputData(input=given.input, instructions=instructions)
+
+    return add
 
 
 def _text_setting(step: StepContext, name: str) -> str | None:

@@ -18,7 +18,6 @@ from agents import AgentOutputSchemaBase, Handoff, Model, ModelSettings, ModelTr
 from agents.items import ModelResponse, TResponseOutputItem, TResponseStreamEvent
 from agents.testing import assistant_message, function_call
 from openai.types.responses import (
-    Response,
     ResponseCompletedEvent,
     ResponseOutputMessage,
     ResponseOutputText,
@@ -26,13 +25,12 @@ from openai.types.responses import (
     ResponseReasoningItem,
     ResponseReasoningSummaryTextDeltaEvent,
     ResponseTextDeltaEvent,
-    ResponseUsage,
 )
 from openai.types.responses.response_reasoning_item import Summary
-from openai.types.responses.response_usage import InputTokensDetails, OutputTokensDetails
 from pydantic import JsonValue
 
 from dex_agents_openai_agents._content import as_text, raw_field
+from dex_agents_openai_agents._models import to_response
 from dex_agents_openai_agents._replay import tool_key
 from dex_agents_openai_agents._state import plain_items
 
@@ -178,7 +176,7 @@ class ScriptedModel(Model):
                 number += 1
                 yield _delta_event(item, delta, place, number)
         yield ResponseCompletedEvent(
-            type="response.completed", sequence_number=number + 1, response=_to_response(response)
+            type="response.completed", sequence_number=number + 1, response=to_response(response)
         )
 
     async def _reply(self, shown: ShownRequest) -> list[TResponseOutputItem]:
@@ -241,24 +239,4 @@ def _delta_event(item: TResponseOutputItem, delta: str, place: int, number: int)
         logprobs=[],
         output_index=place,
         sequence_number=number,
-    )
-
-
-def _to_response(response: ModelResponse) -> Response:
-    return Response(
-        id=response.response_id or "",
-        created_at=0,
-        model="scripted",
-        object="response",
-        output=response.output,
-        parallel_tool_calls=True,
-        tool_choice="auto",
-        tools=[],
-        usage=ResponseUsage(
-            input_tokens=response.usage.input_tokens,
-            output_tokens=response.usage.output_tokens,
-            total_tokens=response.usage.total_tokens,
-            input_tokens_details=InputTokensDetails(cached_tokens=0, cache_write_tokens=0),
-            output_tokens_details=OutputTokensDetails(reasoning_tokens=0),
-        ),
     )
