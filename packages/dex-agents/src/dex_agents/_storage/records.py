@@ -85,6 +85,7 @@ class CallRecord(Stored):
         approved: A person approved it.
         arguments: Edited arguments.
         ask_round: How often the tool has asked so far.
+        hand_backs: How often a Worker handed it back because a newer release wrote the state.
         questions: Asked in the latest round.
         answers: All answers so far.
         resume: What the tool gave with its latest questions.
@@ -103,6 +104,7 @@ class CallRecord(Stored):
     approved: bool = False
     arguments: JsonValue = None
     ask_round: int = 0
+    hand_backs: int = 0
     questions: tuple[Question, ...] = ()
     answers: tuple[Answer, ...] = ()
     resume: JsonValue = None
