@@ -14,18 +14,21 @@ from dex_agents.demo import (
     record_model_call,
     reserve_stock,
 )
-from dex_agents_openai_agents._flow import session_flow
+from dex_agents_openai_agents._flow import session_flow as build_flow
 from dex_agents_openai_agents.testing import Reply, ScriptedModel, ShownRequest, function_call
 
 
-def demo_flow() -> AgentSessionFlow:
+def session_flow() -> AgentSessionFlow:
     """Build the demo agent's session Flow."""
     tools = [function_tool(look_up_order), function_tool(reserve_stock), function_tool(charge_card)]
     agent: Agent[Any] = Agent(
-        name="demo", instructions="Serve the customer.", model=ScriptedModel(_say), tools=[*tools]
+        name="demo-openai-agents",
+        instructions="You serve the customers of a furniture shop.",
+        model=ScriptedModel(_say),
+        tools=[*tools],
     )
     # Nothing of the demo goes to OpenAI, whose client a key in the environment would start.
-    return session_flow(agent, tools=POLICIES, run_config=RunConfig(tracing_disabled=True))
+    return build_flow(agent, tools=POLICIES, run_config=RunConfig(tracing_disabled=True))
 
 
 def _say(shown: ShownRequest) -> Reply:
