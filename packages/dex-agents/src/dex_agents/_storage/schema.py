@@ -31,6 +31,7 @@ MESSAGE_INDEX: Final = Attribute("AgentMessageIndex", records.MessageIndex)
 RUN_STATE: Final = AttributeMap("FrameworkRunState", str)
 TOOL_CALLS: Final = AttributeMap("AgentToolCalls", records.CallRecord)
 UNSETTLED_CALLS: Final = AttributeMap("UnsettledToolCalls", records.CallRecord)
+OUTCOME_REPORTS: Final = AttributeMap("AgentOutcomeReports", str)
 INTERRUPTS: Final = AttributeMap("AgentInterrupts", records.InterruptRecord)
 
 # A client waits on these two: first until its message has a turn, then until that turn has finished.
@@ -61,6 +62,7 @@ DEFINITIONS: Final = (
     RUN_STATE,
     TOOL_CALLS,
     UNSETTLED_CALLS,
+    OUTCOME_REPORTS,
     INTERRUPTS,
     MESSAGE_TURNS,
     FINISHED_TURNS,
@@ -111,6 +113,7 @@ def session_codecs() -> CodecRegistry:
         snapshot.AgentSnapshot,
         snapshot.InterruptAnswer,
         snapshot.MessagePage,
+        snapshot.OutcomeReport,
         snapshot.MessagePageRequest,
         snapshot.SendReceipt,
         snapshot.SessionSettings,
