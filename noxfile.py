@@ -105,6 +105,16 @@ def types(session: nox.Session) -> None:
 
 
 @nox.session
+def crash(session: nox.Session) -> None:
+    """Kill Workers and engines at every moment of a session; a sample of it is part of `tests`.
+
+    About 7 s a case, and three cases a moment and adapter. Arguments go to pytest: `nox -s crash -- -k pydantic-ai`.
+    """
+    sync(session, "test")
+    session.run("pytest", "tests/crash", *session.posargs, env={"CRASH_MATRIX": "whole"})
+
+
+@nox.session
 @nox.parametrize(["python", "cell"], [nox.param(cell.python, cell, id=cell.id) for cell in CELLS])
 def compat(session: nox.Session, cell: Cell) -> None:
     """Run an adapter's own tests and its column of the parity table with one release of its framework."""
