@@ -41,6 +41,7 @@ from dex_agents.snapshot import (
     SessionStart,
     SettingsUpdate,
     TurnCancellation,
+    TurnResult,
     TurnResultReply,
     TurnResultRequest,
     UserMessage,
@@ -212,4 +213,5 @@ class AgentSessionFlow(Flow[SessionStart]):
     @rpc(timeout=RPC_TIMEOUT)
     def get_turn_result(self, context: Context, request: TurnResultRequest) -> RPCResult[TurnResultReply]:
         """Return how a turn ended; the caller loads `AgentTurnResults/<turn id>`."""
-        return RPCResult(TurnResultReply(result=schema.find_instance(context, schema.TURN_RESULTS, request.turn_id)))
+        stored = schema.find_instance(context, schema.TURN_RESULTS, request.turn_id)
+        return RPCResult(TurnResultReply(result=TurnResult.model_validate_json(stored) if stored else None))
