@@ -1,5 +1,6 @@
 """What the model is told after denials, failures, lost calls, cancelled turns and failed turns; and steering."""
 
+import asyncio
 from typing import Any, cast
 
 import pytest
@@ -22,9 +23,10 @@ from agents.extensions import handoff_filters
 from agents.tool_context import ToolContext
 
 from dex_agents.errors import ToolDidNotHappen, TurnFailedError
-from dex_agents.runner import StepContext
-from dex_agents.testing import PendingQuestion, TurnPlan, approve, check_runner, deny
-from dex_agents.tools import Answer, Failed, OutcomeUnknown, Returned, ToolEffect
+from dex_agents.messages import TextBlock
+from dex_agents.runner import BatchSettled, CallToolRequest, NewTurn, RunModelRequest, StepContext, Waiting
+from dex_agents.testing import PendingQuestion, RecordedEvents, TurnPlan, approve, check_runner, deny
+from dex_agents.tools import Answer, Failed, OutcomeUnknown, Returned, SettledCall, ToolEffect
 from dex_agents_openai_agents import OpenAIAgentsRunner
 from dex_agents_openai_agents.testing import Reply, ScriptedModel, ShownRequest
 from support.openai_agents_sessions import call, failed, finished, session_of, simple
@@ -344,3 +346,51 @@ async def test_an_output_that_is_no_json_fails_the_turn() -> None:
     agent, _, _ = simple(["x"], output_type=OpaqueOutput())
     with pytest.raises(TurnFailedError, match="output of type 'Opaque' cannot be written as JSON"):
         raise failed(await session_of(agent).send("go")).error or AssertionError
+
+
+async def test_a_cancelled_step_stops_its_tool_and_its_model_before_it_ends() -> None:
+    log: list[str] = []
+    started = asyncio.Event()
+
+    async def hold(name: str) -> None:
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            log.append(f"{name} stopped")
+
+    @function_tool
+    async def wait_long() -> str:
+        await hold("tool")
+        return "never"
+
+    async def script(shown: ShownRequest) -> Reply:
+        if shown.results:
+            await hold("model")
+        return [call("wait_long", "a")]
+
+    agent, _, _ = simple(script, wait_long)
+    runner = OpenAIAgentsRunner(agent)
+    events = RecordedEvents()
+    step = StepContext(session_id="s", turn_id="turn-1", step_number=1, attempt=1, settings={}, events=events)
+    first = await runner.run_model(
+        RunModelRequest(step=step, state=None, input=NewTurn(content=(TextBlock(text="go"),)))
+    )
+    assert isinstance(first.outcome, Waiting)
+    [asked] = first.outcome.calls
+    running = asyncio.create_task(
+        runner.call_tool(CallToolRequest(step=step, state=first.state, call=asked, idempotency_key="k"))
+    )
+    await asyncio.wait_for(started.wait(), 5)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert log == ["tool stopped"]
+    started.clear()
+    settled = BatchSettled(calls=(SettledCall(call=asked, settlement=OutcomeUnknown(message="lost")),))
+    asking = asyncio.create_task(runner.run_model(RunModelRequest(step=step, state=first.state, input=settled)))
+    await asyncio.wait_for(started.wait(), 5)
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    assert log == ["tool stopped", "model stopped"]

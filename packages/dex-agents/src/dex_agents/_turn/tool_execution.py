@@ -13,8 +13,9 @@ from dex_agents._turn.event_writer import EventWriter
 from dex_agents._turn.handing_back import hand_back_call
 from dex_agents._turn.heartbeat import heartbeats
 from dex_agents._turn.interrupts import begin_interrupts
+from dex_agents._turn.recovery import AttemptProgress
 from dex_agents._turn.services import SessionServices
-from dex_agents._turn.settlement import settle_call
+from dex_agents._turn.settlement import settle_call, settlement_after_loss
 from dex_agents.errors import StateNotReadableError, ToolDidNotHappen
 from dex_agents.events import AgentEventType
 from dex_agents.runner import CallToolRequest, StepContext
@@ -35,6 +36,8 @@ from dex_agents.tools import (
 
 MAX_ASK_ROUNDS: Final = 100
 """So often one call may ask; a tool that asks for ever would hold its turn for ever."""
+
+_RAN: Final = AttemptProgress.NOT_COMPLETED
 
 MAX_DELAY_SECONDS: Final = 366 * 24 * 3600
 
@@ -122,11 +125,16 @@ def _stage(
             delay = max(1, min(math.ceil(seconds), MAX_DELAY_SECONDS))
             return go_to_many(_moves.to_await_tool_start(record, delay_seconds=delay))
         case Asks(questions=questions, resume=resume):
+            asking = record.model_copy(update={"questions": questions, "resume": resume})
+            if not asking.room_for_answers():
+                asked_too_much = "the tool asked with more data than a session can record"
+                settle_call(context, events, record, settlement_after_loss(asking, _RAN, asked_too_much))
+                return dead_end()
             if record.ask_round >= MAX_ASK_ROUNDS:
                 settle_call(context, events, record, Failed(message=f"the tool asked more than {MAX_ASK_ROUNDS} times"))
                 return dead_end()
             ask_round = record.ask_round + 1
-            asking = record.model_copy(update={"ask_round": ask_round, "questions": questions, "resume": resume})
+            asking = asking.model_copy(update={"ask_round": ask_round})
             TOOL_CALLS.set(context, record.call_id, asking)
             waiting = begin_interrupts(
                 context,
@@ -135,7 +143,6 @@ def _stage(
                 turn_id=record.turn_id,
                 name=f"{record.call_id}-ask-{ask_round}",
                 questions=questions,
-                call_id=record.call_id,
-                request=record.request,
+                call=asking,
             )
             return go_to_many(_moves.to_await_tool_approval(waiting))

@@ -2,7 +2,7 @@
 
 from dex import AsyncContext, StepDecision, StepOptions, go_to_many
 
-from dex_agents._storage.limits import MAX_KEPT_CALLS
+from dex_agents._storage.limits import MAX_KEPT_CALLS, clipped
 from dex_agents._storage.message_log import MessageLog
 from dex_agents._storage.records import RunModelInput
 from dex_agents._storage.schema import INTERRUPTS, TOOL_CALLS
@@ -87,7 +87,7 @@ class RunModel(SessionStep[RunModelInput]):
             except (TurnFailedError, StateNotReadableError) as error:
                 if isinstance(error, StateNotReadableError) and error.newer_writer:
                     raise
-                failed = input.model_copy(update={"error": str(error) or type(error).__name__})
+                failed = input.model_copy(update={"error": clipped(str(error) or type(error).__name__)})
                 return go_to_many(_moves.to_record_turn_failure(session.turn, failed))
         return go_to_many(*movements)
 
@@ -128,7 +128,8 @@ class RunModel(SessionStep[RunModelInput]):
             TOOL_CALLS.set(context, call_id, TOOL_CALLS.get(context, call_id).slim())
         for call_id in turn.calls[:-MAX_KEPT_CALLS]:
             TOOL_CALLS.delete(context, call_id)
-        session.update_turn(calls=turn.calls[-MAX_KEPT_CALLS:])
+        dropped = turn.dropped_calls + len(turn.calls[:-MAX_KEPT_CALLS])
+        session.update_turn(calls=turn.calls[-MAX_KEPT_CALLS:], dropped_calls=dropped)
 
 
 def _turn_input(context: AsyncContext, session: SessionEditor, step_input: RunModelInput) -> TurnInput:
