@@ -1,5 +1,6 @@
 """Passes an agent's stream on to the session's live events, and keeps what the log needs of it."""
 
+import asyncio
 from collections.abc import Collection
 from typing import Final
 
@@ -12,6 +13,9 @@ from dex_agents.runner import EventSink
 from dex_agents_openai_agents._content import raw_field, to_log_message
 
 _TEXT: Final = frozenset({"response.output_text.delta", "response.refusal.delta"})
+_STOP_SECONDS: Final = 20.0
+"""Below the 30 s that a Worker waits for its Steps when it stops."""
+
 _REASONING: Final = frozenset({"response.reasoning_summary_text.delta", "response.reasoning_text.delta"})
 
 
@@ -26,14 +30,26 @@ async def drain(result: RunResultStreaming, events: EventSink | None) -> list[Ru
         Exception: What ended the run.
     """
     items: list[RunItem] = []
-    async for event in result.stream_events():
-        if event.type == "run_item_stream_event":
-            items.append(event.item)
-        elif events is not None:
-            forward(event, events)
+    try:
+        async for event in result.stream_events():
+            if event.type == "run_item_stream_event":
+                items.append(event.item)
+            elif events is not None:
+                forward(event, events)
+    except BaseException:
+        await _stop(result)
+        raise
     if result.run_loop_exception is not None:
         raise result.run_loop_exception
     return items
+
+
+async def _stop(result: RunResultStreaming) -> None:
+    """Stop the run's own task, which would go on with a tool after the Step was cancelled and settled."""
+    task = result.run_loop_task
+    result.cancel(mode="immediate")
+    if task is not None and not task.done():
+        await asyncio.wait([task], timeout=_STOP_SECONDS)
 
 
 def forward(event: StreamEvent, sink: EventSink) -> None:
