@@ -4,12 +4,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-def test_the_support_example_asks_for_approval_and_refunds(tmp_path: Path) -> None:
+@pytest.mark.parametrize("framework", ["openai_agents", "pydantic_ai"])
+def test_the_support_example_asks_for_approval_and_refunds(tmp_path: Path, framework: str) -> None:
     ran = subprocess.run(
-        [sys.executable, str(EXAMPLES / "pydantic_ai_support.py")],
+        [sys.executable, str(EXAMPLES / f"{framework}_support.py")],
         input="y\n",
         cwd=tmp_path,
         capture_output=True,
