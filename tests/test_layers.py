@@ -44,6 +44,8 @@ def test_the_sources_keep_the_layers(sources: Path) -> None:
     ("package", "planted"),
     [
         (CORE, "import pydantic_ai"),
+        (CORE, "import agents"),
+        ("dex_agents_openai_agents", f"import {ADAPTER}"),
         (CORE, f"import {ENGINE}"),
         (CORE, f"import {ADAPTER}"),
         (ENGINE, f"import {CORE}.tools"),
