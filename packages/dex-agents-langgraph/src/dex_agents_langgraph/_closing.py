@@ -8,7 +8,7 @@ from langgraph.types import Command
 
 from dex_agents.runner import CloseTurnRequest
 from dex_agents_langgraph._graphs import CallOutput, tool_nodes
-from dex_agents_langgraph._model_step import load_saver, path_of
+from dex_agents_langgraph._model_step import load_saver, place_of
 from dex_agents_langgraph._private import combine_outputs, with_nodes
 from dex_agents_langgraph._runs import BuiltGraph, GraphRuns
 from dex_agents_langgraph._saver import Namespaces, is_bound_to_task
@@ -31,7 +31,7 @@ async def close_batch(
         The checkpoints; None when the turn must be undone: something else than one tool node of the root graph waits,
         or a call's effect on the state cannot be written alone.
     """
-    paths = {path_of(settled.call.detail) for settled in request.calls}
+    paths = {place_of(settled.call).path for settled in request.calls}
     is_open_elsewhere = request.questions or (state.turn is not None and state.turn.asked)
     if is_open_elsewhere or len(paths) != 1 or any(is_bound_to_task(namespace) for namespace in state.namespaces):
         return None

@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 from langchain_core import messages as lc_messages
 from langchain_core.messages import BaseMessage
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
-from langgraph.types import Send
+from langgraph.types import Command, Send
 from pydantic import BaseModel, JsonValue
 
 from dex_agents.errors import TurnFailedError
@@ -74,6 +74,9 @@ class ValueCodec:
             return {TYPE: "tuple", "items": [self.encode(item, where) for item in value]}
         if kind is Send and getattr(value, "timeout", None) is None:
             return {TYPE: "send", "node": value.node, "arg": self.encode(value.arg, where)}
+        if kind is Command:
+            data = {each.name: self.encode(getattr(value, each.name), where) for each in fields(value)}
+            return {TYPE: "command", "data": data}
         if _MESSAGES.get(kind.__name__) is kind:
             return self._encode_message(value, where)
         snapshot = snapshot_value(value)
@@ -104,6 +107,8 @@ class ValueCodec:
                 return tuple(self.decode(item) for item in value["items"])
             case "send":
                 return Send(value["node"], self.decode(value["arg"]))
+            case "command":
+                return Command(**{name: self.decode(item) for name, item in value["data"].items()})
             case "snapshot":
                 return make_snapshot(self.decode(value["value"]))
             case "serialized":

@@ -33,7 +33,10 @@ DEFERRED: Final = "dex_agents_deferred"
 """Marks the interrupts with which this adapter stops a graph at its tool calls."""
 
 CallKey = tuple[str, str]
-"""Checkpoint namespace of the graph that owns the tool node, and the provider's id of the call."""
+"""Checkpoint namespace of the task that runs the tool node, and the provider's id of the call.
+
+Providers repeat ids, in other branches and in later rounds; a task is new in every round.
+"""
 
 _NO_RETRIES: Final = {"retry_policy": None, "cache_policy": None, "error_handler_node": None}
 """A tool node without its own retries, cache and error handler: the Step's policy decides about a failed call."""
@@ -60,12 +63,14 @@ class DeferredCall:
 
     Attributes:
         owner: Checkpoint namespace of the graph that owns the tool node.
+        task: Checkpoint namespace of the tool node's task.
         call: The call, as the model made it.
         path: Where the tool node stands.
         node: The user's tool node.
     """
 
     owner: str
+    task: str
     call: ToolCall
     path: tuple[str, ...]
     node: ToolNode
@@ -159,17 +164,20 @@ def stop_at_calls(graph: Graph, batch: Batch, path: tuple[str, ...] = ()) -> Gra
 def _stop_or_replay(node: ToolNode, batch: Batch, path: tuple[str, ...]) -> Callable[[Any, RunnableConfig, Any], Any]:
     async def run(node_input: Any, config: RunnableConfig, runtime: Any) -> Any:
         calls, _ = parse_calls(node, node_input)
-        owner = owner_namespace(config)
+        task = task_namespace(config)
         missing = [
-            call for call in calls if (owner, call["id"]) not in batch.outputs and call["name"] not in batch.inline
+            call for call in calls if (task, call["id"]) not in batch.outputs and call["name"] not in batch.inline
         ]
         if missing:
-            batch.deferred += [DeferredCall(owner=owner, call=call, path=path, node=node) for call in missing]
-            raise _deferral(task_namespace(config), missing)
+            owner = owner_namespace(config)
+            batch.deferred += [
+                DeferredCall(owner=owner, task=task, call=call, path=path, node=node) for call in missing
+            ]
+            raise _deferral(task, missing)
 
         def replay(run_one: RunOne) -> RunOne:
             async def replayed(call: ToolCall, input_type: str, tool_runtime: Any) -> Any:
-                recorded = batch.outputs.get((owner, call["id"] or ""))
+                recorded = batch.outputs.get((task, call["id"] or ""))
                 if recorded is None:
                     return await run_one(call, input_type, tool_runtime)
                 if recorded.sent:
@@ -242,8 +250,8 @@ async def _hold_async(_: Any) -> Any:
 def _run_single(node: ToolNode, single: SingleCall) -> Callable[[Any, RunnableConfig, Any], Any]:
     async def run(node_input: Any, config: RunnableConfig, runtime: Any) -> Any:
         calls, _ = parse_calls(node, node_input)
-        owner = owner_namespace(config)
-        wanted = next((call for call in calls if (owner, call["id"]) == single.key), None)
+        task = task_namespace(config)
+        wanted = next((call for call in calls if (task, call["id"]) == single.key), None)
         if wanted is None:
             raise GraphInterrupt(())
         if single.arguments is not None:

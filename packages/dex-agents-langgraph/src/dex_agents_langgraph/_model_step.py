@@ -11,14 +11,14 @@ from pydantic import JsonValue
 from dex_agents.errors import TurnFailedError
 from dex_agents.messages import Message
 from dex_agents.runner import BatchSettled, Finished, FrameworkState
-from dex_agents.tools import SettledCall
+from dex_agents.tools import SettledCall, ToolRequest
 from dex_agents_langgraph._content import as_json, as_text, to_human_message
-from dex_agents_langgraph._graphs import CallKey, CallOutput, tool_nodes
+from dex_agents_langgraph._graphs import CallKey, CallOutput, DeferredCall, tool_nodes
 from dex_agents_langgraph._private import Graph
 from dex_agents_langgraph._questions import UnansweredError, to_resume
 from dex_agents_langgraph._runs import BuiltGraph
 from dex_agents_langgraph._saver import Namespaces, SnapshotSaver, first_task, is_bound_to_task
-from dex_agents_langgraph._state import AskedInterrupt, TurnState, state_unreadable
+from dex_agents_langgraph._state import AskedInterrupt, CallPlace, TurnState, state_unreadable
 
 _RESPONSE = "structured_response"
 _MESSAGES = "messages"
@@ -53,22 +53,37 @@ def resume_input(asked: Sequence[AskedInterrupt], settled: BatchSettled) -> Comm
     return Command(resume=resume) if resume else None
 
 
-def remaining_steps(turn: TurnState, saver: SnapshotSaver, settled: Sequence[SettledCall], built: BuiltGraph) -> int:
-    """Return how many supersteps a run may take, which LangGraph counts anew for each run.
+def remaining_steps(turn: TurnState, saver: SnapshotSaver) -> int:
+    """Return the recursion limit for a run that goes on with a turn; LangGraph counts anew for each run.
 
-    Raises:
-        TurnFailedError: The turn has used up its recursion limit.
+    A run takes three supersteps at least. `check_steps` refuses what a run did beyond the turn's limit.
     """
     # LangGraph stops behind the superstep `newest + 1 + limit + 1`.
-    left = turn.last_step - saver.newest_step() - 2
-    inner = [saver.newest_step(one.call.owner) + 1 for one in settled if one.call.owner]
-    # -1: one more superstep is allowed, but no run can be told so.
-    if left < -1 or any(step > built.recursion_limit for step in inner):
+    return max(1, turn.last_step - saver.newest_step() - 2)
+
+
+def check_steps(
+    turn: TurnState, saver: SnapshotSaver, calls: Sequence[DeferredCall], recursion_limit: int, *, is_over: bool
+) -> None:
+    """Check that a run kept the turn's recursion limit, and that what follows keeps it.
+
+    Args:
+        turn: The turn.
+        saver: The checkpoints after the run.
+        calls: The calls that the graph waits for.
+        recursion_limit: The limit, which holds for each graph inside the graph as well.
+        is_over: The graph has nothing more to do.
+
+    Raises:
+        TurnFailedError: The limit is reached.
+    """
+    following = saver.newest_step() + (0 if is_over else 1)
+    inner = [saver.newest_step(call.owner) + 1 for call in calls if call.owner]
+    if following > turn.last_step or any(step > recursion_limit for step in inner):
         raise TurnFailedError(
-            f"Recursion limit of {built.recursion_limit} reached without hitting a stop condition: give the runner a "
-            "config with a higher `recursion_limit`"
+            f"Recursion limit of {recursion_limit} reached without hitting a stop condition: give the runner a config "
+            "with a higher `recursion_limit`"
         )
-    return max(1, left)
 
 
 def steer(
@@ -87,11 +102,11 @@ def steer(
         return False
     nodes = {place.path: place.node for place in tool_nodes(graph)}
     for one in settled:
-        node = nodes.get(path_of(one.call.detail))
+        node = nodes.get(place_of(one.call).path)
         tool = None if node is None else node.tools_by_name.get(one.call.name)
         if tool is not None and tool.return_direct:
             return False
-    last = (settled[-1].call.owner, settled[-1].call.call_id)
+    last = key_of(settled[-1].call)
     output = outputs[last].output
     said = [
         to_human_message(message.blocks, message_id=f"step-{step_number}-steering-{number}")
@@ -102,9 +117,14 @@ def steer(
     return True
 
 
-def path_of(detail: JsonValue) -> tuple[str, ...]:
-    """Return the path of a call's tool node from the request's own data."""
-    return tuple(cast("dict[str, list[str]]", detail)["path"])
+def place_of(request: ToolRequest) -> CallPlace:
+    """Return where a call waits."""
+    return CallPlace.model_validate(request.detail)
+
+
+def key_of(request: ToolRequest) -> CallKey:
+    """Return what tells a call from all others of its turn."""
+    return place_of(request).task, request.call_id
 
 
 def finished(values: Any, graph: Graph) -> Finished:

@@ -31,7 +31,9 @@ from dex_agents_langgraph._events import UsageCounter
 from dex_agents_langgraph._graphs import Batch, is_deferral, stop_at_calls
 from dex_agents_langgraph._log import new_messages, newest_ai_message
 from dex_agents_langgraph._model_step import (
+    check_steps,
     finished,
+    key_of,
     load_saver,
     remaining_steps,
     resume_input,
@@ -148,7 +150,7 @@ class LangGraphRunner:
         batch = Batch(inline=self._inside)
         if isinstance(request.input, BatchSettled):
             settled = request.input.calls
-            outputs = {(one.call.owner, one.call.call_id): to_output(one, built.codec) for one in settled}
+            outputs = {key_of(one.call): to_output(one, built.codec) for one in settled}
             if steer(request.steering, settled, outputs, built.graph, request.step.step_number):
                 taken = len(request.steering)
             batch.outputs = outputs
@@ -156,9 +158,10 @@ class LangGraphRunner:
         usage = UsageCounter()
         graph = stop_at_calls(built.graph, batch)
         graph.checkpointer = saver
-        limit = remaining_steps(turn, saver, settled, built)
+        limit = remaining_steps(turn, saver)
         drained = await self._runs.run(graph, run_input, request.step, usage=usage, recursion_limit=limit)
         snapshot = await self._runs.look(graph, request.step)
+        check_steps(turn, saver, batch.deferred, built.recursion_limit, is_over=not snapshot.next)
         outcome, asked = self._outcome(snapshot, batch, drained=drained, built=built)
         is_over = isinstance(outcome, Finished)
         everything = saver.dump(built.deltas)

@@ -20,6 +20,18 @@ class Document(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
+class CallPlace(Document):
+    """Where a call waits; the adapter's part of a request.
+
+    Attributes:
+        path: Names of nodes from the root graph to the tool node.
+        task: Checkpoint namespace of the tool node's task.
+    """
+
+    path: tuple[str, ...]
+    task: str
+
+
 class ReviewedAction(Document):
     """One action that a person is asked to review.
 

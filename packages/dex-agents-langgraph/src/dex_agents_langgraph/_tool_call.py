@@ -10,7 +10,7 @@ from dex_agents.runner import CallToolRequest
 from dex_agents.tools import TOOL_CALL_NOT_RUN_ERROR_PREFIX, Asks, Failed, Question, ToolOutcome
 from dex_agents_langgraph._events import UsageCounter
 from dex_agents_langgraph._graphs import SingleCall, run_only, tool_nodes
-from dex_agents_langgraph._model_step import load_saver, path_of
+from dex_agents_langgraph._model_step import key_of, load_saver, place_of
 from dex_agents_langgraph._private import is_invalid_resume
 from dex_agents_langgraph._questions import UnansweredError, to_questions, to_resume
 from dex_agents_langgraph._runs import BuiltGraph, GraphRuns
@@ -42,10 +42,10 @@ async def run_one_call(
         except UnansweredError as error:
             return Failed(message=str(error))
     single = SingleCall(
-        key=(request.call.owner, request.call.call_id),
+        key=key_of(request.call),
         arguments=cast("dict[str, Any] | None", request.arguments),
     )
-    path = path_of(request.call.detail)
+    path = place_of(request.call).path
     try:
         saver = load_saver(request.state, state.namespaces, built)
         if resume is not None:

@@ -21,7 +21,7 @@ from dex_agents_langgraph._codec import ValueCodec
 from dex_agents_langgraph._content import as_json, result_message
 from dex_agents_langgraph._graphs import CallOutput, DeferredCall
 from dex_agents_langgraph._private import has_wrapper, messages_key
-from dex_agents_langgraph._state import ToolRecord
+from dex_agents_langgraph._state import CallPlace, ToolRecord
 
 
 def to_requests(calls: Sequence[DeferredCall], policies: ToolPolicies) -> tuple[ToolRequest, ...]:
@@ -39,7 +39,7 @@ def _to_request(deferred: DeferredCall, policies: ToolPolicies) -> ToolRequest:
         name=name,
         arguments=as_json(deferred.call["args"]),
         policy=policy,
-        detail={"path": list(deferred.path)},
+        detail=CallPlace(path=deferred.path, task=deferred.task).model_dump(mode="json"),
         approval_hint=tool.description if tool is not None and policy.approval else None,
     )
 
