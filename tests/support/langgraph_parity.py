@@ -33,6 +33,10 @@ Build = Callable[[Models, list[str]], Graph]
 """Builds the graph with models by name; its tools may log what they did to the list."""
 
 
+VOLATILE = frozenset({"index", "created_at", "modified_at"})
+"""Keys whose values differ from run to run: the place of a piece of a stream, and times of deepagents' files."""
+
+
 def no_resume(value: Any) -> Any:
     raise AssertionError(f"the graph asked {value!r}, but the scenario has no answers")
 
@@ -198,7 +202,7 @@ def comparable(value: Any) -> JsonValue:
         return {"class": type(value).__name__, **cast("dict[str, Any]", comparable(dict(value)))}
     if isinstance(value, dict):
         items = cast("dict[str, Any]", value).items()
-        return {str(key): comparable(item) for key, item in items if key != "index"}
+        return {str(key): comparable(item) for key, item in items if key not in VOLATILE}
     if isinstance(value, list | tuple):
         return [comparable(item) for item in cast("list[Any]", value)]
     return to_jsonable_python(value, serialize_unknown=True, fallback=repr)
