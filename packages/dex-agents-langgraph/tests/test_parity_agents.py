@@ -1,7 +1,11 @@
 """A durable session shows the model what a plain run of the same agent shows it: agents of `create_agent`."""
 
+# LangGraph leaves parts of its own types open.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
+
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from enum import Enum
 from typing import Annotated, Any, cast
 
 import pytest
@@ -47,9 +51,15 @@ class Budget(AgentState[Any]):
     notes: list[str]
 
 
+class Mood(Enum):
+    CALM = "calm"
+    WILD = "wild"
+
+
 class Report(BaseModel):
     summary: str
     number: int
+    mood: Mood = Mood.CALM
 
 
 def look_up_tool(log: list[str]) -> BaseTool:
@@ -166,16 +176,13 @@ def wrapped(models: Models, log: list[str]) -> Graph:
 
 
 def limited(models: Models, log: list[str]) -> Graph:
-    return create_agent(
-        models["m"],
-        [look_up_tool(log)],
-        middleware=[
-            SummarizationMiddleware(models["summary"], trigger=("messages", 6), keep=("messages", 2)),
-            TodoListMiddleware(),
-            ToolCallLimitMiddleware(thread_limit=3, exit_behavior="continue"),
-            ModelCallLimitMiddleware(thread_limit=20),
-        ],
-    )
+    middleware: list[AgentMiddleware[Any, Any, Any]] = [
+        SummarizationMiddleware(models["summary"], trigger=("messages", 6), keep=("messages", 2)),
+        TodoListMiddleware(),
+        ToolCallLimitMiddleware(thread_limit=3, exit_behavior="continue"),
+        ModelCallLimitMiddleware(thread_limit=20),
+    ]
+    return create_agent(models["m"], [look_up_tool(log)], middleware=middleware)
 
 
 def long_talk(messages: list[BaseMessage]) -> AIMessage:

@@ -1,5 +1,9 @@
 """A durable session shows the models what a plain run of the same graph shows them: graphs of every shape."""
 
+# LangGraph leaves parts of its own types open.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
+
+import importlib
 import operator
 import warnings
 from typing import Annotated, Any, TypedDict, cast
@@ -47,7 +51,7 @@ def hand_made(schema: type[Any], *, handle_errors: bool = False) -> Any:
 
     def build(models: Models, log: list[str]) -> Graph:
         @tool
-        def count(runtime: ToolRuntime) -> str:
+        def count(runtime: ToolRuntime[Any, Any]) -> str:
             """Count the messages."""
             state: Any = runtime.state
             return f"{type(state).__name__} {len(messages_of(state))}"
@@ -75,11 +79,11 @@ def hand_made(schema: type[Any], *, handle_errors: bool = False) -> Any:
 
 
 def prebuilt(models: Models, log: list[str]) -> Graph:
-    from langgraph.prebuilt import create_react_agent
-
+    # It is deprecated, and much used.
+    make: Any = importlib.import_module("langgraph.prebuilt").create_react_agent
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it is deprecated, and much used
-        return create_react_agent(models["m"], [look_up_tool(log)], prompt="Be brief.")
+        warnings.simplefilter("ignore")
+        return make(models["m"], [look_up_tool(log)], prompt="Be brief.")
 
 
 def agent_in_graph(models: Models, log: list[str]) -> Graph:
@@ -108,7 +112,7 @@ def deep_in_graph(models: Models, log: list[str]) -> Graph:
 
 def hand_off(models: Models, log: list[str]) -> Graph:
     @tool
-    def to_second(reason: str, runtime: ToolRuntime) -> Command[Any]:
+    def to_second(reason: str, runtime: ToolRuntime[Any, Any]) -> Command[Any]:
         """Hand the conversation over."""
         message = ToolMessage("transferred", tool_call_id=runtime.tool_call_id, name="to_second")
         return Command(graph=Command.PARENT, goto="second", update={"messages": [message]})
@@ -133,9 +137,12 @@ class Branch(TypedDict):
 
 
 def fan_out(models: Models, log: list[str]) -> Graph:
-    branch = StateGraph(Branch)
+    def collect(state: Branch) -> Any:
+        return {"found": [str(state["messages"][-1].text)]}
+
+    branch = StateGraph(Branch, output_schema=Found)
     branch.add_node("agent", create_agent(models["m"], [look_up_tool(log)], name="agent"))
-    branch.add_node("collect", lambda state: {"found": [str(state["messages"][-1].text)]})
+    branch.add_node("collect", collect)
     branch.add_edge(START, "agent")
     branch.add_edge("agent", "collect")
 
@@ -145,17 +152,15 @@ def fan_out(models: Models, log: list[str]) -> Graph:
             for city in ("Oslo", "Rome")
         ]
 
-    class Output(TypedDict):
-        found: Annotated[list[str], operator.add]
-
-    branch_graph = StateGraph(Branch, output_schema=Output)
-    branch_graph.nodes.update(branch.nodes)
-    branch_graph.edges.update(branch.edges)
     graph = StateGraph(Fan)
-    graph.add_node("research", branch_graph.compile())
+    graph.add_node("research", branch.compile())
     graph.add_conditional_edges(START, cast("Any", split), ["research"])
     graph.add_edge("research", END)
     return graph.compile()
+
+
+class Found(TypedDict):
+    found: Annotated[list[str], operator.add]
 
 
 class Joined(TypedDict):
@@ -175,11 +180,14 @@ def branches(models: Models, log: list[str]) -> Graph:
         result = await inside.ainvoke({"messages": [HumanMessage("from a function", id="inside")]})
         return {"said": [str(result["messages"][-1].text)]}
 
+    def join(state: Joined) -> Any:
+        return {"said": [f"joined {len(state['said'])}"]}
+
     graph = StateGraph(Joined)
     graph.add_node("ask", ask)
     graph.add_node("function", function)
     graph.add_node("agent", create_agent(models["m"], [look_up_tool(log)], name="agent"))
-    graph.add_node("join", lambda state: {"said": [f"joined {len(state['said'])}"]})
+    graph.add_node("join", join)
     for name in ("ask", "function", "agent"):
         graph.add_edge(START, name)
     graph.add_edge(["ask", "function", "agent"], "join")
@@ -225,8 +233,12 @@ class Private(TypedDict):
 
 def remembering(models: Models, log: list[str]) -> Graph:
     """A subgraph with a memory that lasts over turns."""
-    seen = StateGraph(cast("Any", Joined))
-    seen.add_node("count", lambda state: {"said": [f"turn {len(state['said']) + 1}"]})
+
+    def count(state: Joined) -> Any:
+        return {"said": [f"turn {len(state['said']) + 1}"]}
+
+    seen = StateGraph(Joined)
+    seen.add_node("count", count)
     seen.add_node("agent", create_agent(models["m"], [look_up_tool(log)], name="agent"))
     seen.add_edge(START, "count")
     seen.add_edge("count", "agent")
@@ -241,8 +253,9 @@ def stopped(models: Models, log: list[str]) -> Graph:
 
 
 def configured(models: Models, log: list[str]) -> Graph:
-    model = models["m"].configurable_alternatives(ConfigurableField(id="which"), large=models["large"])
-    bound = model.bind_tools([look_up_tool(log)])
+    tools = [look_up_tool(log)]
+    model: Any = models["m"].bind_tools(tools)
+    bound = model.configurable_alternatives(ConfigurableField(id="which"), large=models["large"].bind_tools(tools))
 
     async def think(state: MessagesState) -> Any:
         return {"messages": [await bound.ainvoke(state["messages"])]}
@@ -327,9 +340,7 @@ SCENARIOS = [
         scripts={"first": [reply("", tool_call("to_second", "h", reason="r"))], "second": second_agent},
         build=hand_off,
     ),
-    Scenario(
-        name="a fan-out whose branches use the same ids", scripts={"m": by_city}, build=fan_out, unordered=True
-    ),
+    Scenario(name="a fan-out whose branches use the same ids", scripts={"m": by_city}, build=fan_out, unordered=True),
     Scenario(
         name="branches that call tools and ask a person at the same time",
         scripts={"m": [*LOOK[:1], reply("", tool_call("look_up", "call_0", city="Rome")), "done"], "inside": LOOK},
@@ -347,9 +358,7 @@ SCENARIOS = [
         decide=lambda pending: answer_with({"text": "yes"}),
     ),
     Scenario(name="a subgraph without a memory", scripts={"m": LOOK}, build=forgetful),
-    Scenario(
-        name="a subgraph with a memory over turns", scripts={"m": LOOK}, build=remembering, turns=("go", "go on")
-    ),
+    Scenario(name="a subgraph with a memory over turns", scripts={"m": LOOK}, build=remembering, turns=("go", "go on")),
     Scenario(
         name="a static breakpoint",
         scripts={"m": [*TWO_ROUNDS[1:2], "done"]},

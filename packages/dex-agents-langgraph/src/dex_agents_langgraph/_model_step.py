@@ -151,7 +151,7 @@ def _shown_output(values: Any, graph: Graph) -> Any:
 
 def without_finished(namespaces: Namespaces, snapshot: StateSnapshot) -> Namespaces:
     """Leave out the checkpoints of tasks of the root graph that are done: nothing enters them again."""
-    # A graph that remembers over turns is at the first level without a task: what is below it stays until the turn ends.
+    # A graph that remembers over turns has no task at the first level: what is below it stays until the turn ends.
     pending = {"", *(task.id for task in snapshot.tasks)} if snapshot.next else set[str]()
     return {
         namespace: documents

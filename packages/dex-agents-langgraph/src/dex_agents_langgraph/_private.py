@@ -8,7 +8,7 @@ import copy
 import importlib
 import importlib.util
 import inspect
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from importlib.metadata import version
 from typing import Any, Final, cast
 
@@ -107,9 +107,12 @@ except ImportError:
     _DeltaChannel = None
 
 
-def schema_types(graph: Graph) -> set[tuple[str, ...]]:
-    """Return module and name of every type that the schemas of a graph mention, and of LangChain's messages."""
-    schemas: list[Any] = []
+def schema_types(graph: Graph, more: Iterable[type]) -> set[tuple[str, ...]]:
+    """Return module and name of every type that the schemas of a graph, or other types, mention.
+
+    LangChain's messages are among them.
+    """
+    schemas: list[Any] = list(more)
     if isinstance(graph, CompiledStateGraph):
         builder = graph.builder
         schemas += [builder.state_schema, builder.input_schema, builder.output_schema]

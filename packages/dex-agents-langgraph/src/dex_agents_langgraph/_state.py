@@ -85,11 +85,13 @@ class ToolResume(Document):
         namespaces: Checkpoints that the call made: of agents inside the tool.
         writes: What the call wrote beside the checkpoints of the graph: its questions and their answers so far, by
             namespace and checkpoint.
+        usage: Of models inside the tool so far.
     """
 
     asked: tuple[AskedInterrupt, ...]
     namespaces: dict[str, list[JsonValue]] = {}
     writes: dict[str, dict[str, JsonValue]] = {}
+    usage: Usage = Usage()
 
 
 class TurnState(Document):

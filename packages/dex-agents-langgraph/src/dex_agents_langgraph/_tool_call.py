@@ -6,7 +6,7 @@ from langgraph.types import Command
 from pydantic import JsonValue
 
 from dex_agents.errors import ToolDidNotHappen
-from dex_agents.runner import CallToolRequest
+from dex_agents.runner import CallToolRequest, Usage
 from dex_agents.tools import TOOL_CALL_NOT_RUN_ERROR_PREFIX, Asks, Failed, Question, ToolOutcome
 from dex_agents_langgraph._events import UsageCounter
 from dex_agents_langgraph._graphs import SingleCall, run_only, tool_nodes
@@ -69,21 +69,22 @@ async def run_one_call(
         if single.reached or resume is not None or request.call.policy.effect.is_repeatable:
             raise
         raise ToolDidNotHappen(f"{TOOL_CALL_NOT_RUN_ERROR_PREFIX}: {type(error).__name__}: {error}") from error
+    spent = usage.usage if resume is None else resume.usage.plus(usage.usage)
     if single.result is not None:
         node = next(place.node for place in tool_nodes(built.graph) if place.path == path)
-        return to_returned(single.result, request.call, node, built.codec, usage.usage)
+        return to_returned(single.result, request.call, node, built.codec, spent)
     if single.interrupts:
-        return _ask(single, saver, state)
+        return _ask(single, saver, state, spent)
     raise ToolDidNotHappen(
         f"{TOOL_CALL_NOT_RUN_ERROR_PREFIX}: the graph does not wait at {'/'.join(path)!r} for this call any more"
     )
 
 
-def _ask(single: SingleCall, saver: SnapshotSaver, state: SessionState) -> Asks:
+def _ask(single: SingleCall, saver: SnapshotSaver, state: SessionState, spent: Usage) -> Asks:
     questions, asked = to_questions(single.interrupts)
     return Asks(
         questions=questions,
-        resume=cast("JsonValue", _changes(saver, state, ToolResume(asked=asked)).model_dump(mode="json")),
+        resume=cast("JsonValue", _changes(saver, state, ToolResume(asked=asked, usage=spent)).model_dump(mode="json")),
     )
 
 

@@ -17,12 +17,13 @@ def collect_types(graph: Graph, more: Iterable[type]) -> set[tuple[str, ...]]:
         graph: The graph, with its subgraphs: the types in their schemas, and the response types of their agents.
         more: Types that the application names itself.
     """
-    types = {(each.__module__, each.__qualname__) for each in more}
+    named = list(more)
+    types = {(each.__module__, each.__name__) for each in named}
     for _, one in graphs_by_path(graph):
-        types |= schema_types(one)
         for node in one.nodes.values():
             if not isinstance(node.bound, Pregel | ToolNode):
-                types |= {(each.__module__, each.__qualname__) for each in _response_types(node.bound)}
+                named += _response_types(node.bound)
+        types |= schema_types(one, named)
     return types
 
 
