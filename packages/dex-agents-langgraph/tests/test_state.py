@@ -133,7 +133,7 @@ def test_a_value_that_loses_a_part_is_refused() -> None:
 
 
 def test_a_value_that_cannot_be_written_is_refused() -> None:
-    with pytest.raises(TurnFailedError, match="it holds a builtins.function, which cannot be stored"):
+    with pytest.raises(TurnFailedError, match=r"it holds a builtins.function, which cannot be stored"):
         ValueCodec([]).encode(test_a_value_that_loses_a_part_is_refused, "it")
 
 

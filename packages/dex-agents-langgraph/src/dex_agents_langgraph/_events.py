@@ -58,6 +58,8 @@ def forward(namespace: tuple[str, ...], mode: str, data: Any, sink: EventSink, *
     """
     owner = NAMESPACE_SEPARATOR.join(namespace)
     if mode == "messages":
+        if call_id:
+            return  # what an agent inside a tool says is no part of the answer
         message, metadata = cast("tuple[object, dict[str, Any]]", data)
         if isinstance(message, AIMessage) and _INTERNAL not in metadata:
             _forward_message(message, sink, owner)

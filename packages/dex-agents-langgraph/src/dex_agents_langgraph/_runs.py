@@ -127,10 +127,11 @@ class GraphRuns:
         """
         modes = ["custom"]
         options: dict[str, Any] = {}
-        if call_id is None and self.streaming:
+        if self.streaming:
+            # Either mode lets models stream: inside tools, too, as in a plain run that is streamed.
             modes.append("messages")
-        if call_id is not None and STREAMS_TOOL_OUTPUT:
-            modes.append("tools")
+            if call_id is not None and STREAMS_TOOL_OUTPUT:
+                modes.append("tools")
         control = make_run_control() if call_id is None else None
         if control is not None:
             options["control"] = control
