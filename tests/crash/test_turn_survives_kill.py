@@ -23,7 +23,10 @@ from support.waiting import wait_for
 Victim = Literal["worker", "engine", "both"]
 Moment = Literal["model", "read_stock", "reserve", "charge", "ship", "approval"]
 
-ADAPTERS = {"pydantic-ai": "support.crash_agent_pydantic_ai:flow"}
+ADAPTERS = {
+    "langgraph": "support.crash_agent_langgraph:flow",
+    "pydantic-ai": "support.crash_agent_pydantic_ai:flow",
+}
 CALLS = (
     ToolCall("read_stock", {"item": "lamp"}),
     ToolCall("reserve", {"item": "lamp"}),
