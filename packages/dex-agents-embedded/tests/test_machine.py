@@ -27,7 +27,8 @@ STEP_TYPES = ("Plain", "Locked", "Once", "WaitMessage", "WaitResults")
 LOCK = "lock"
 # Mostly none: a run that closes at every chance never gets anywhere interesting.
 CLOSE_DECISIONS = [
-    *[pb.CLOSE_DECISION_TYPE_UNSPECIFIED] * 30,
+    *[pb.CLOSE_DECISION_TYPE_UNSPECIFIED] * 25,
+    pb.CLOSE_DECISION_TYPE_GRACEFUL_COMPLETE,
     pb.CLOSE_DECISION_TYPE_GRACEFUL_COMPLETE,
     pb.CLOSE_DECISION_TYPE_DEAD_END,
     pb.CLOSE_DECISION_TYPE_DEAD_END,
@@ -77,6 +78,7 @@ class Model:
     collected: set[str] = field(default_factory=set[str])
     attributes: dict[str, bytes] = field(default_factory=dict[str, bytes])
     heartbeats: dict[str, bytes] = field(default_factory=dict[str, bytes])
+    waits_since: dict[str, float] = field(default_factory=dict[str, float])
     asked_to_complete: bool = False
 
 
@@ -138,10 +140,22 @@ class MachineAgainstModel(RuleBasedStateMachine):
                 self.model.scheduled.append(step.id)
             if step.results is not None and step.id not in self.model.collected:
                 self.model.collected.add(step.id)
+                self.check_results(step, step.results)
                 for result in step.results.channel_results:
                     self.model.delivered[result.channel_name] += [value.int_value for value in result.values]
         if commit:
             self.commit()
+
+    def check_results(self, step: StepExecution, results: pb.ConditionResults) -> None:
+        """A wait ends with exactly what its condition asks for."""
+        channel = results.channel_results[0]
+        counts = (len(channel.values), channel.condition_status == pb.CONDITION_STATUS_COMPLETED)
+        if step.type == "WaitMessage":
+            assert counts == (1, True)
+        else:
+            has_fired = results.timer_results[0].condition_status == pb.CONDITION_STATUS_COMPLETED
+            assert counts == ((0, False) if has_fired else (2, True))
+            assert has_fired == (self.now >= self.model.waits_since[step.id] + 30)
 
     def commit(self) -> None:
         execute_group(self.database, self.group)
@@ -172,10 +186,8 @@ class MachineAgainstModel(RuleBasedStateMachine):
     @precondition(lambda self: self.run_.ready())
     @rule(count=st.integers(1, 4), commit=st.booleans())
     def hand_out(self, count: int, commit: bool) -> None:
-        for _ in range(count):
-            ready = self.run_.ready()
-            if ready:
-                self.hand_out_one(ready[0])
+        for step in self.run_.ready()[:count]:
+            self.hand_out_one(step)
         self.record(commit=commit)
 
     def hand_out_one(self, step: StepExecution) -> None:
@@ -183,6 +195,8 @@ class MachineAgainstModel(RuleBasedStateMachine):
         handed = (step.id, step.phase, step.attempt)
         assert handed not in self.model.handed_out, "an attempt is handed out once"
         assert step.id not in self.model.finished, "no attempt after a recorded result"
+        earlier = [attempt for id_, phase, attempt in self.model.handed_out if (id_, phase) == (step.id, step.phase)]
+        assert step.attempt == 1 + len(earlier), "each method counts its own attempts"
         assert step.type != "Once" or step.attempt == 1
         self.model.handed_out.add(handed)
         assert sum(other.type == "Locked" for other in self.run_.running()) <= 1, "a lock has one holder"
@@ -209,6 +223,8 @@ class MachineAgainstModel(RuleBasedStateMachine):
     ) -> None:
         running = self.run_.running()
         step = running[which % len(running)]
+        if self.model.asked_to_complete:
+            follow = []  # let the Flow come to its end
         self.number += 1
         messages = [pb.ChannelMessage(channel_name=name, value=pb.Value(int_value=self.number)) for name in publish]
         writes = [self.attribute_write(write)]
@@ -216,6 +232,7 @@ class MachineAgainstModel(RuleBasedStateMachine):
             response = pb.InvokeWaitForMethodResponse(
                 waiting_condition=waiting_condition(step.type), publish_to_channel=messages, upsert_attributes=writes
             )
+            self.model.waits_since[step.id] = self.now
             assert commands.wait_for_result(self.run_, step.id, step.attempt, response, self.now)
             self.model.heartbeats.pop(step.id, None)
         else:
@@ -375,7 +392,7 @@ class MachineAgainstModel(RuleBasedStateMachine):
             assert not run.steps
             assert not run.next_due()
             return
-        assert run.steps or not self.model.asked_to_complete
+        assert run.steps or not self.model.asked_to_complete, "a Flow that was asked to complete does so"
         if run.queued_messages("inbox"):
             assert not any(step.phase == Phase.WAITING and step.type == "WaitMessage" for step in run.steps.values())
         ready = {step.id for step in run.ready()}

@@ -8,67 +8,29 @@ from typing import Any, cast
 
 import pytest
 from pydantic import BaseModel, JsonValue
-from pydantic_ai import Agent, CustomEvent, ModelRetry, RunContext, TextOutput
-from pydantic_ai.agent import AbstractAgent, EventStreamHandler, WrapperAgent
-from pydantic_ai.capabilities import HandleDeferredToolCalls
-from pydantic_ai.exceptions import CallDeferred
+from pydantic_ai import Agent, CustomEvent, RunContext
+from pydantic_ai.agent import EventStreamHandler, WrapperAgent
+from pydantic_ai.exceptions import CallDeferred, ModelHTTPError
 from pydantic_ai.messages import AgentStreamEvent, ModelMessage, TextPart, ThinkingPart, ToolCallPart
+from pydantic_ai.models.fallback import FallbackModel
 from pydantic_ai.models.function import AgentInfo
-from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults
 
-from dex_agents.errors import StateNotReadableError, ToolDidNotHappen, TurnFailedError
+from dex_agents.errors import TurnFailedError
 from dex_agents.messages import MediaBlock, ReasoningBlock
-from dex_agents.runner import CannotCompactNow, CompactRequest, Finished, StepContext
+from dex_agents.runner import CannotCompactNow, CompactRequest, StepContext
 from dex_agents.testing import (
     InMemorySession,
     PendingQuestion,
-    TurnFailed,
     TurnPlan,
     answer_with,
-    approve,
-    approve_everything,
-    check_runner,
 )
-from dex_agents.tools import Answer, Failed, OutcomeUnknown, Returned, ToolEffect, ToolPolicy, current_tool_call
+from dex_agents.tools import Answer, ToolEffect, ToolPolicy, current_tool_call
 from dex_agents_pydantic_ai import PydanticAIRunner
 from dex_agents_pydantic_ai._private import check_names
-from dex_agents_pydantic_ai.testing import Reply, Script, ScriptedModel
+from dex_agents_pydantic_ai.testing import Reply, ScriptedModel
+from support.pydantic_ai_agents import error_of, finished, session_of, simple
 
 Call = ToolCallPart
-
-
-def finished(result: Finished | TurnFailed) -> Finished:
-    assert isinstance(result, Finished), result
-    return result
-
-
-def failed(result: Finished | TurnFailed) -> TurnFailed:
-    assert isinstance(result, TurnFailed), result
-    return result
-
-
-def session_of(agent: AbstractAgent[Any, Any], **options: Any) -> InMemorySession:
-    decide = options.pop("decide", approve_everything)
-    settings = options.pop("settings", None)
-    return InMemorySession(lambda: PydanticAIRunner(agent, **options), decide=decide, settings=settings)
-
-
-def simple(script: Script, **options: Any) -> tuple[Agent[object, str], ScriptedModel, list[str]]:
-    model = ScriptedModel(script, streaming=options.pop("streaming", True))
-    agent: Agent[object, str] = Agent(model, **options)
-    done: list[str] = []
-
-    @agent.tool_plain
-    def work(x: int) -> str:
-        done.append(f"work {x}")
-        return f"worked {x}"
-
-    @agent.tool_plain
-    def broken(x: int) -> str:
-        done.append(f"broken {x}")
-        raise ConnectionError("no line")
-
-    return agent, model, done
 
 
 async def test_a_turn_with_three_tools_takes_six_steps() -> None:
@@ -258,7 +220,7 @@ async def test_a_setting_that_makes_no_sense_fails_the_turn(settings: dict[str, 
     agent, _, _ = simple(["x"])
     session = session_of(agent, models={"fast": ScriptedModel(["y"])}, settings=settings)
     with pytest.raises(TurnFailedError, match=message):
-        raise failed(await session.send("go")).error or AssertionError
+        raise error_of(await session.send("go"))
     assert session.steps == ["RunModel", "RecordTurnFailure"]
 
 
@@ -357,173 +319,8 @@ async def test_a_user_message_must_consist_of_what_a_user_can_send() -> None:
         ([MediaBlock(media_type="image/png")], "neither data_base64 nor uri"),
     ):
         with pytest.raises(TurnFailedError, match=message):
-            raise failed(await session_of(agent).send(blocks)).error or AssertionError
+            raise error_of(await session_of(agent).send(blocks))
     assert model.shown == []
-
-
-def two_tools(messages: list[ModelMessage], info: AgentInfo) -> Reply:
-    last = messages[-1]
-    if any(part.part_kind == "user-prompt" for part in last.parts):
-        number = sum(message.kind == "response" for message in messages)
-        return [Call("work", {"x": 1}, f"{number}a"), Call("work", {"x": 2}, f"{number}b")]
-    return "done"
-
-
-async def test_the_runner_keeps_the_contract_in_disturbed_conversations() -> None:
-    agent, _, _ = simple(two_tools)
-    report = await check_runner(lambda: PydanticAIRunner(agent), ["go", "go on"])
-    assert report.answers == ("done", "done")
-    assert report.conversations == 8
-    assert report.cancelled == 4
-
-
-async def test_a_cancelled_turn_leaves_a_true_history_and_a_note() -> None:
-    agent, model, done = simple(two_tools)
-    session = session_of(agent)
-    ended = failed(await session.send("go", TurnPlan(cancel_after_calls=1)))
-    finished(await session.send("go on"))
-    shown = model.shown[1]
-    assert shown.results == {"0a": "worked 1", "0b": "not run: the turn was cancelled"}
-    prompt = cast("dict[str, Any]", shown.messages[-1])["parts"][-1]
-    assert prompt["content"] == [ended.note, "go on"]
-    assert done[0] == "work 1"
-    assert len(done) == 3
-
-
-async def test_a_turn_that_fails_with_an_output_in_the_air_leaves_a_valid_history() -> None:
-    agent, model, _ = simple(["bad", "good", "fine"])
-
-    @agent.output_validator
-    def check(output: str) -> str:
-        if output == "bad":
-            raise ModelRetry("better, please")
-        return output
-
-    session = session_of(agent)
-    failed(await session.send("go", TurnPlan(fail_model_step=2)))
-    assert finished(await session.send("go on")).text == "good"
-    text = str(model.shown[1].messages)
-    assert "better, please" in text
-    assert "ended early" in text
-
-
-async def test_an_open_call_beside_an_output_is_answered_when_the_turn_ends_early() -> None:
-    model = ScriptedModel(
-        [
-            [Call("work", {"x": 1}, "a"), Call("final_result", {"response": 1}, "b")],
-            [Call("final_result", {"response": 2}, "c")],
-        ]
-    )
-    agent = Agent(model, output_type=int)
-
-    @agent.tool_plain
-    def work(x: int) -> str:
-        return "worked"
-
-    session = session_of(agent)
-    failed(await session.send("go", TurnPlan(cancel_after_calls=1)))
-    assert finished(await session.send("go on")).output == 2
-    assert model.shown[1].results == {"a": "worked", "b": "not run: the turn ended early"}
-
-
-async def test_lost_and_failed_calls_are_told_to_the_model_as_failures() -> None:
-    agent, model, done = simple([[Call("work", {"x": 1}, "a"), Call("broken", {"x": 1}, "b")], "done"])
-    session = session_of(agent, tools={"broken": ToolEffect.READ})
-    finished(await session.send("go", TurnPlan(lost_tools=frozenset({"work"}))))
-    parts = cast("dict[str, Any]", model.shown[1].messages[-1])["parts"]
-    assert [(part["outcome"], part["content"]) for part in parts] == [
-        ("failed", "the outcome of this call is unknown: it may have happened"),
-        ("failed", "the tool failed: ConnectionError: no line"),
-    ]
-    assert done == ["broken 1"] * 3
-
-
-@pytest.mark.parametrize(
-    ("effect", "settlement", "runs"),
-    [
-        (ToolEffect.READ, Failed, 3),
-        (ToolEffect.IDEMPOTENT_WRITE, OutcomeUnknown, 3),
-        (ToolEffect.NON_IDEMPOTENT_WRITE, OutcomeUnknown, 1),
-        (ToolEffect.UNCLASSIFIED, OutcomeUnknown, 1),
-    ],
-)
-async def test_a_tool_that_raises_does_not_end_the_turn_as_it_would_end_a_plain_run(
-    effect: ToolEffect, settlement: type, runs: int
-) -> None:
-    agent, _, done = simple([[Call("broken", {"x": 1}, "a")], "done"])
-    with pytest.raises(ConnectionError):
-        await agent.run("go")
-    done.clear()
-    session = session_of(agent, tools={"broken": effect})
-    assert finished(await session.send("go")).text == "done"
-    assert isinstance(session.calls[0].settlement, settlement)
-    assert len(done) == runs
-
-
-async def test_a_tool_can_say_that_its_write_did_not_happen() -> None:
-    agent, model, _ = simple([[Call("refuse", {}, "a")], "done"])
-
-    @agent.tool_plain
-    def refuse() -> str:
-        raise ToolDidNotHappen("the bank is closed")
-
-    session = session_of(agent)
-    finished(await session.send("go"))
-    assert isinstance(session.calls[0].settlement, Failed)
-    assert model.shown[1].results == {"a": "the call did not happen: the bank is closed"}
-
-
-async def test_a_call_that_never_reached_its_tool_is_safe_to_repeat() -> None:
-    agent, model, done = simple([[Call("work", {"x": 1}, "a")], "done"])
-    steps: list[str] = []
-
-    def connect(step: StepContext) -> object:
-        steps.append(step.turn_id)
-        if len(steps) == 2:
-            raise ConnectionError("no database")
-        return None
-
-    finished(await session_of(agent, deps=connect).send("go"))
-    assert "the tool did not run, so it is safe to call again" in model.shown[1].results["a"]
-    assert "no database" in model.shown[1].results["a"]
-    assert done == []
-
-
-async def test_an_agent_inside_a_tool_that_gives_up_is_a_tool_that_raises() -> None:
-    helper: Agent[object, str] = Agent(ScriptedModel([[Call("nope", {}, "x")], [Call("nope", {}, "y")]]), retries=1)
-    agent, _, _ = simple([[Call("delegate", {}, "a")], "done"])
-
-    @agent.tool_plain
-    async def delegate() -> str:
-        return (await helper.run("go")).output
-
-    session = session_of(agent)
-    assert finished(await session.send("go")).text == "done"
-    assert isinstance(session.calls[0].settlement, OutcomeUnknown)
-
-
-async def test_siblings_of_a_call_that_ends_the_turn_are_still_settled() -> None:
-    agent, _, done = simple([[Call("work", {"x": "q"}, "a"), Call("work", {"x": 2}, "b")]], retries=0)
-    session = session_of(agent)
-    ended = failed(await session.send("go"))
-    assert "'work' exceeded max retries count of 0" in str(ended.error)
-    assert done == ["work 2"]
-    assert all(isinstance(call.settlement, Returned) for call in session.calls)
-
-
-async def test_a_tool_that_cancels_the_run_ends_the_turn() -> None:
-    agent, model, _ = simple([[Call("stop", {}, "a")], "next"])
-
-    @agent.tool
-    async def stop(ctx: RunContext[object]) -> str:
-        ctx.cancel()
-        await asyncio.sleep(5)
-        return "never"
-
-    session = session_of(agent)
-    assert "cancelled" in failed(await session.send("go")).note
-    assert finished(await session.send("go on")).text == "next"
-    assert "cancelled" in model.shown[1].results["a"]
 
 
 async def test_a_question_of_a_tool_shows_its_kind_and_metadata() -> None:
@@ -543,45 +340,6 @@ async def test_a_question_of_a_tool_shows_its_kind_and_metadata() -> None:
     assert asked[0].question.kind == "external_result"
     assert asked[0].question.detail == {"who": "the shop"}
     assert model.shown[1].results == {"a": "open"}
-
-
-async def test_a_static_approval_always_goes_to_the_session() -> None:
-    async def approve_all(ctx: RunContext[object], requests: DeferredToolRequests) -> DeferredToolResults:
-        return requests.build_results(approve_all=True)
-
-    agent: Agent[object, str] = Agent(
-        ScriptedModel([[Call("pay", {"x": 1}, "a")], "done"]),
-        capabilities=[HandleDeferredToolCalls(handler=approve_all)],
-    )
-
-    @agent.tool_plain(requires_approval=True)
-    def pay(x: int) -> str:
-        return f"paid {x}"
-
-    assert (await agent.run("go")).output == "done"
-    asked: list[str] = []
-
-    def decide(pending: PendingQuestion) -> Answer:
-        asked.append(pending.question.kind)
-        return approve()
-
-    finished(await session_of(agent, decide=decide).send("go"))
-    assert asked == ["approval"]
-
-
-async def test_all_steps_of_a_turn_have_one_run_id_and_the_session_is_the_conversation() -> None:
-    agent, _, _ = simple([[Call("where", {}, "a")], "done", [Call("where", {}, "b")], "done"])
-    seen: list[tuple[str | None, str | None]] = []
-
-    @agent.tool
-    def where(ctx: RunContext[object]) -> str:
-        seen.append((ctx.run_id, ctx.conversation_id))
-        return "here"
-
-    session = session_of(agent)
-    await session.send("go")
-    await session.send("go on")
-    assert seen == [("session-1/turn-1", "session-1"), ("session-1/turn-2", "session-1")]
 
 
 async def test_the_state_between_turns_is_nothing_but_messages() -> None:
@@ -605,40 +363,6 @@ async def test_usage_and_context_size_are_reported() -> None:
     assert session.usage.output_tokens == plain.usage.output_tokens
 
 
-@pytest.mark.parametrize(
-    ("change", "newer"),
-    [
-        ({"format": 2}, True),
-        ({"framework": "langgraph"}, False),
-        ({"value": {"messages": [{"kind": "telepathy"}]}, "framework_version": "2.99.0"}, True),
-        ({"value": {"messages": "none"}, "framework_version": "2.60.0"}, False),
-    ],
-)
-async def test_a_state_that_cannot_be_read_names_both_versions(change: dict[str, Any], newer: bool) -> None:
-    agent, _, _ = simple(["a", "b"])
-    session = session_of(agent)
-    await session.send("go")
-    assert session.state is not None
-    session.state = session.state.model_copy(update=change)
-    error = failed(await session.send("go on")).error
-    assert isinstance(error, StateNotReadableError)
-    assert error.newer_writer is newer
-    assert "written by" in str(error)
-    assert "pydantic-ai-slim" in str(error)
-
-
-async def test_an_output_that_is_no_json_fails_the_turn() -> None:
-    class Opaque:
-        pass
-
-    def wrap(text: str) -> Any:
-        return Opaque()
-
-    agent = Agent(ScriptedModel(["x"]), output_type=TextOutput(wrap))
-    with pytest.raises(TurnFailedError, match="output of type 'Opaque' cannot be written as JSON"):
-        raise failed(await session_of(agent).send("go")).error or AssertionError
-
-
 async def test_compaction_is_refused_with_the_reason() -> None:
     agent, _, _ = simple(["x"])
     session = session_of(agent)
@@ -659,3 +383,15 @@ def test_a_release_without_a_needed_name_is_refused_at_import() -> None:
         check_names({("pydantic_ai._agent_graph", "GraphAgentState"): ("usage", "telepathy")})
     with pytest.raises(ImportError, match=r"has no pydantic_ai\.nowhere\.Name"):
         check_names({("pydantic_ai.nowhere", "Name"): ()})
+
+
+async def test_a_fallback_model_is_asked_in_the_same_step_and_streams_when_all_its_models_can() -> None:
+    def fail(messages: list[ModelMessage], info: AgentInfo) -> Reply:
+        raise ModelHTTPError(503, "first")
+
+    for can_stream, text in ((True, "second"), (False, "")):
+        first, second = ScriptedModel(fail), ScriptedModel(["second"], streaming=can_stream)
+        session = session_of(Agent[object, str](FallbackModel(first, second)))
+        assert finished(await session.send("go")).text == "second"
+        assert session.steps == ["RunModel"]
+        assert "".join(session.events.texts) == text

@@ -120,13 +120,14 @@ async def test_a_worker_that_dies_ends_the_host_with_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     DyingWorker.doom = asyncio.Event()
-    monkeypatch.setattr("dex_agents._worker.AsyncWorker", DyingWorker)
-    with pytest.raises(NoWorkerAvailableError, match="the Worker of this process has died: out of luck"):
+    monkeypatch.setattr("dex_agents._serving.worker.AsyncWorker", DyingWorker)
+    with pytest.raises(NoWorkerAvailableError, match="the Worker of this process has died: out of luck") as died:
         async with AgentHost(scripted_flow(), directory=tmp_path) as host:
             await host.session("s-1").start()
             DyingWorker.doom.set()
             # Without the host's help this would wait for ever: nobody approves.
             await host.session("s-1").ask("call write_a!\nsay done")
+    assert isinstance(died.value.__cause__, RuntimeError)
     task = asyncio.current_task()
     assert task is not None
     assert task.cancelling() == 0

@@ -5,8 +5,8 @@ from uuid import UUID
 
 import pytest
 
-from dex_agents._content import user_message
-from dex_agents._limits import MAX_MESSAGE_BYTES
+from dex_agents._client.content import user_message
+from dex_agents._storage.limits import MAX_MESSAGE_BYTES
 from dex_agents.errors import BlankMessageError, ConfigurationError, MessageTooLargeError
 from dex_agents.messages import Block, MediaBlock, ReasoningBlock, TextBlock
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dex_agents._address import SERVER_ADDRESS_VARIABLE, named_server_address
+from dex_agents._client.address import SERVER_ADDRESS_VARIABLE, named_server_address
 from dex_agents.errors import ConfigurationError
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dex_agents._session_id import MAX_SESSION_ID_CHARACTERS, check_session_id
+from dex_agents._client.session_id import MAX_SESSION_ID_CHARACTERS, check_session_id
 from dex_agents.errors import ConfigurationError, InvalidSessionIdError
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dex_agents._session_search import session_query
+from dex_agents._client.session_search import session_query
 from dex_agents.errors import ConfigurationError
 
 

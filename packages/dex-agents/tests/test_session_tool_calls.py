@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from dex_agents import TOOL_CALL_NOT_RUN_ERROR_PREFIX
-from dex_agents._records import CallRecord
-from dex_agents._recovery import AttemptProgress
-from dex_agents._settlement import settlement_after_loss
+from dex_agents._storage.records import CallRecord
+from dex_agents._turn.recovery import AttemptProgress
+from dex_agents._turn.settlement import settlement_after_loss
 from dex_agents.messages import ResultBlock
 from dex_agents.session import AgentSession
 from dex_agents.tools import Failed, OutcomeUnknown, ToolEffect, ToolPolicy, ToolRequest

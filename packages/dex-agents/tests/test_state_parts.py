@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import JsonValue
 
-from dex_agents._state_parts import StateParts, dump
+from dex_agents._storage.state_parts import StateParts, dump
 
 json_values: st.SearchStrategy[JsonValue] = st.recursive(
     st.none()

@@ -4,7 +4,7 @@ One session is one Dex Flow run. Every model call and every tool call is a recor
 of waiting for an approval repeats at most the one call that was running.
 """
 
-from dex_agents._registry import session_registry
+from dex_agents._storage.registry import session_registry
 from dex_agents.client import AgentSessionClient
 from dex_agents.host import AgentHost
 from dex_agents.options import AgentSessionOptions

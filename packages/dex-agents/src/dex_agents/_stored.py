@@ -11,3 +11,7 @@ class Stored(BaseModel):
     """An immutable JSON document; unknown fields are ignored when it is read."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
+
+    def size_in_bytes(self) -> int:
+        """Return how many bytes the document has as stored JSON."""
+        return len(self.model_dump_json().encode())

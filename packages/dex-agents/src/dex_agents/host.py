@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Final, Self
 
 from dex import Credential
 
-from dex_agents._address import named_server_address
-from dex_agents._connection import Connection
-from dex_agents._engine import DEFAULT_DIRECTORY, RunningEngine
-from dex_agents._signals import wait_for_stop_signal
-from dex_agents._worker import DEFAULT_MAX_CONCURRENT_TASKS, RunningWorker
+from dex_agents._client.address import named_server_address
+from dex_agents._client.connection import Connection
+from dex_agents._serving.engine import DEFAULT_DIRECTORY, RunningEngine
+from dex_agents._serving.signals import wait_for_stop_signal
+from dex_agents._serving.worker import DEFAULT_MAX_CONCURRENT_TASKS, RunningWorker
 from dex_agents.client import AgentSessionClient
 from dex_agents.errors import ConfigurationError, DexAgentsError
 from dex_agents.session import AgentSession
@@ -125,7 +125,7 @@ class AgentHost:
             if self._owner_cancelled and self._owner is not None:
                 self._owner.uncancel()
             if exception is None or isinstance(exception, asyncio.CancelledError):
-                raise worker.death from None
+                raise worker.death
 
     def _worker_died(self, death: DexAgentsError) -> None:
         _LOG.critical("%s", death)

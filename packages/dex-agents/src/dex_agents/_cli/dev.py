@@ -6,8 +6,8 @@ from pathlib import Path
 import click
 
 from dex_agents._cli.options import data_option
-from dex_agents._engine import RunningEngine
-from dex_agents._signals import wait_for_stop_signal
+from dex_agents._serving.engine import RunningEngine
+from dex_agents._serving.signals import wait_for_stop_signal
 
 
 @click.command()

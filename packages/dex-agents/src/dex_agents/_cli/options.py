@@ -4,8 +4,8 @@ from pathlib import Path
 
 import click
 
-from dex_agents._address import SERVER_ADDRESS_VARIABLE
-from dex_agents._engine import DEFAULT_DIRECTORY
+from dex_agents._client.address import SERVER_ADDRESS_VARIABLE
+from dex_agents._serving.engine import DEFAULT_DIRECTORY
 
 data_option = click.option(
     "--data",

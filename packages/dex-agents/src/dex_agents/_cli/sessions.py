@@ -6,11 +6,11 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from dex_agents._address import DEFAULT_SERVER_ADDRESS, named_server_address
 from dex_agents._cli.options import address_option
-from dex_agents._connection import Connection
-from dex_agents._schema import STATUS
-from dex_agents._session_search import summary_of
+from dex_agents._client.address import DEFAULT_SERVER_ADDRESS, named_server_address
+from dex_agents._client.connection import Connection
+from dex_agents._client.session_search import summary_of
+from dex_agents._storage.schema import STATUS
 
 
 @click.command()

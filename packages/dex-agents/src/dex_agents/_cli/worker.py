@@ -8,7 +8,7 @@ import click
 
 from dex_agents._cli.options import address_option, data_option
 from dex_agents._cli.target import load_flow
-from dex_agents._worker import DEFAULT_MAX_CONCURRENT_TASKS
+from dex_agents._serving.worker import DEFAULT_MAX_CONCURRENT_TASKS
 from dex_agents.host import DEFAULT_DRAIN_SECONDS, AgentHost
 from dex_agents.session_flow import AgentSessionFlow
 

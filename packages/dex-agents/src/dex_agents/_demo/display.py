@@ -1,14 +1,18 @@
 """Shows the demo to people: lines as things happen, a table at the end."""
 
+import asyncio
 import time
+from typing import Final
 
 from rich.console import Console
 from rich.table import Column, Table
 
+from dex_agents._client.event_reader import StreamedEvent
 from dex_agents._demo.report import DemoReport
-from dex_agents._demo.run_log import RunLine
-from dex_agents._event_reader import StreamedEvent
+from dex_agents._demo.run_log import MODEL, RunLine, RunLog
 from dex_agents.events import AgentEventType
+
+_POLL_SECONDS: Final = 0.1
 
 _SHOWN = {
     AgentEventType.TURN_STARTED: "the turn starts",
@@ -49,9 +53,10 @@ class Display:
         self._console.print(f"{self._clock()}{text}", style="dim", markup=False, highlight=False, soft_wrap=True)
 
     def show_run(self, line: RunLine, number: int) -> None:
-        """Show a line of the tools' own log; `number` counts the runs of its tool."""
+        """Show a line of the log outside the session; `number` counts the runs of its tool."""
         words = {"started": "starts", "applied": "takes its effect", "finished": "returns"}[line.phase]
-        text = f"    process {line.pid}: run {number} of {line.tool} {words}"
+        run = f"model call {number}" if line.tool == MODEL else f"run {number} of {line.tool}"
+        text = f"    process {line.pid}: {run} {words}"
         self._console.print(f"{self._clock()}{text}", style="dim", markup=False, highlight=False, soft_wrap=True)
 
     def show_report(self, report: DemoReport) -> None:
@@ -69,3 +74,32 @@ class Display:
 
     def _clock(self) -> str:
         return f"{time.monotonic() - self._start:5.1f} s"
+
+
+class RunsView:
+    """Shows the log outside the session as it grows.
+
+    Args:
+        log: The log.
+        display: Where to.
+    """
+
+    def __init__(self, log: RunLog, display: Display) -> None:
+        self._log = log
+        self._display = display
+        self._shown = 0
+
+    async def watch(self) -> None:
+        """Show new lines until cancelled."""
+        while True:
+            self.show_new()
+            await asyncio.sleep(_POLL_SECONDS)
+
+    def show_new(self) -> None:
+        """Show the lines that are new since the last time."""
+        lines = self._log.lines()
+        for position in range(self._shown, len(lines)):
+            line = lines[position]
+            started = [each for each in lines[: position + 1] if each.tool == line.tool and each.phase == "started"]
+            self._display.show_run(line, len(started))
+        self._shown = len(lines)

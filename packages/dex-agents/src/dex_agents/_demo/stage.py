@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Final
 
-from dex_agents._address import SERVER_ADDRESS_VARIABLE
+from dex_agents._client.address import SERVER_ADDRESS_VARIABLE
 from dex_agents._demo.processes import DemoProcess
 from dex_agents._demo.run_log import DEMO_LOG_VARIABLE, RunLog
 from dex_agents._demo.tool_run import HOLD_VARIABLE

@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from dex_agents._demo.display import Display
+from dex_agents._demo.display import Display, RunsView
 from dex_agents._demo.frameworks import build_demo
 from dex_agents._demo.processes import ProcessFailedError
 from dex_agents._demo.report import Evidence
@@ -65,7 +65,8 @@ class _Story:
             await session.start(title="dex-agents demo")
             self._display.say(f"user: {QUESTION}")
             # All of them go on through everything that follows.
-            watching = (asyncio.create_task(self._watch(session)), asyncio.create_task(self._watch_runs()))
+            runs = RunsView(self._stage.log, self._display)
+            watching = (asyncio.create_task(self._watch(session)), asyncio.create_task(runs.watch()))
             asking = asyncio.create_task(session.ask(QUESTION, timeout=4 * _PART_SECONDS))
             try:
                 scene = _Scene(session, asking, self._stage, self._display)
@@ -74,6 +75,7 @@ class _Story:
                 result = await scene.approve()
             finally:
                 await _end(*watching, asking)
+                runs.show_new()
             messages = [message async for message in session.iter_messages()]
         return Evidence(
             answer=result.text,
@@ -100,17 +102,6 @@ class _Story:
         except DexAgentsError as error:
             # The feed is for showing only; the story goes on without it.
             self._display.say(f"(no live events: {error})", style="dim")
-
-    async def _watch_runs(self) -> None:
-        shown = 0
-        while True:
-            lines = self._stage.log.lines()
-            for position in range(shown, len(lines)):
-                line = lines[position]
-                earlier = [each for each in lines[: position + 1] if each.tool == line.tool and each.phase == "started"]
-                self._display.show_run(line, len(earlier))
-            shown = len(lines)
-            await asyncio.sleep(_POLL_SECONDS)
 
 
 class _Scene:

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from dex import AsyncContext, Step, StepDecision, StepOptions, Wait
 
-from dex_agents._services import SessionServices
 from dex_agents._stored import Stored
+from dex_agents._turn.services import SessionServices
 from dex_agents.steps import _options
 
 InputT = TypeVar("InputT", bound=Stored)

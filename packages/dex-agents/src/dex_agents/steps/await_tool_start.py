@@ -4,10 +4,10 @@ from datetime import timedelta
 
 from dex import AsyncContext, StepDecision, Timer, Wait, dead_end, go_to_many
 
-from dex_agents._batch import start_call
-from dex_agents._event_writer import EventWriter
-from dex_agents._records import AwaitStartInput
-from dex_agents._schema import RELEASED_CALLS, TOOL_CALLS, find_instance
+from dex_agents._storage.records import AwaitStartInput
+from dex_agents._storage.schema import RELEASED_CALLS, TOOL_CALLS, find_instance
+from dex_agents._turn.batch import start_call
+from dex_agents._turn.event_writer import EventWriter
 from dex_agents.steps._step import SessionStep
 
 

@@ -2,8 +2,8 @@
 
 from dex import AsyncContext, StepDecision, StepOptions
 
-from dex_agents._records import CallInput
-from dex_agents._tool_execution import execute_tool
+from dex_agents._storage.records import CallInput
+from dex_agents._turn.tool_execution import execute_tool
 from dex_agents.steps import _options
 from dex_agents.steps._step import SessionStep
 

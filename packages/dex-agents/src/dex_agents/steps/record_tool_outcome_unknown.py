@@ -2,8 +2,8 @@
 
 from dex import AsyncContext, StepDecision
 
-from dex_agents._lost_call import record_lost_call
-from dex_agents._records import CallInput
+from dex_agents._storage.records import CallInput
+from dex_agents._turn.lost_call import record_lost_call
 from dex_agents.steps._step import SessionStep
 
 

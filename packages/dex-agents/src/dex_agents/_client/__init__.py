@@ -1,0 +1,1 @@
+"""How a client reaches sessions: connection, waiting, errors of the service."""

@@ -1,0 +1,104 @@
+"""What a user may send: text and media, not blank, not larger than a session takes."""
+
+from collections.abc import Sequence
+from typing import Final
+from uuid import uuid4
+
+from dex_agents._storage.limits import MAX_MESSAGE_BYTES
+from dex_agents._turn.mailbox import is_blank
+from dex_agents.errors import (
+    BlankMessageError,
+    ConfigurationError,
+    DexAgentsError,
+    MessageQueueFullError,
+    MessageTooLargeError,
+)
+from dex_agents.messages import Block, MediaBlock, TextBlock
+from dex_agents.snapshot import SendReceipt, UserMessage
+
+MAX_LABEL_CHARACTERS: Final = 500
+"""Our own bound for what is indexed about a session."""
+
+_MAX_MESSAGE_ID_CHARACTERS: Final = 200
+
+
+def user_message(session_id: str, content: str | Sequence[Block], message_id: str | None) -> UserMessage:
+    """Build a message that a session will take.
+
+    Raises:
+        BlankMessageError: It has no text but whitespace, and no media.
+        MessageTooLargeError: It is larger than 512 KiB as JSON.
+        ConfigurationError: It has blocks that no user sends, or its id cannot be one.
+    """
+    blocks = (TextBlock(text=content),) if isinstance(content, str) else tuple(content)
+    for block in blocks:
+        if not isinstance(block, TextBlock | MediaBlock):
+            raise ConfigurationError(f"a user message consists of text and media, not of a {block.kind!r} block")
+    if is_blank(blocks):
+        raise BlankMessageError(
+            f"the message to session {session_id!r} is blank: send some text", session_id=session_id
+        )
+    message_id = str(uuid4()) if message_id is None else check_message_id(message_id)
+    message = UserMessage(message_id=message_id, content=blocks)
+    if (size := _size_of(message)) > MAX_MESSAGE_BYTES:
+        raise _too_large(session_id, size)
+    return message
+
+
+def refusal_of(session_id: str, message: UserMessage, receipt: SendReceipt) -> DexAgentsError:
+    """Build the error for a message that the session refused."""
+    match receipt.refusal:
+        case "blank":
+            return _blank(session_id)
+        case "too_large":
+            return _too_large(session_id, _size_of(message))
+        case _:
+            return MessageQueueFullError(
+                f"session {session_id!r} has {receipt.queued_messages} messages waiting and takes no more: "
+                "let it catch up, then repeat",
+                session_id=session_id,
+            )
+
+
+def _blank(session_id: str) -> BlankMessageError:
+    return BlankMessageError(f"the message to session {session_id!r} is blank: send some text", session_id=session_id)
+
+
+def _too_large(session_id: str, size: int) -> MessageTooLargeError:
+    return MessageTooLargeError(
+        f"the message to session {session_id!r} has {size:,} bytes, at most {MAX_MESSAGE_BYTES:,} are possible: "
+        "store what is large elsewhere and send its uri",
+        session_id=session_id,
+    )
+
+
+def _size_of(message: UserMessage) -> int:
+    return len(message.model_dump_json().encode())
+
+
+def check_label(name: str, value: str) -> str:
+    """Return a session's title or user when it can be indexed.
+
+    Raises:
+        ConfigurationError: It is longer than 500 characters.
+    """
+    if len(value) > MAX_LABEL_CHARACTERS:
+        raise ConfigurationError(
+            f"{name} is {value[:40]!r}… with {len(value)} characters: give at most {MAX_LABEL_CHARACTERS}"
+        )
+    return value
+
+
+def check_message_id(message_id: str) -> str:
+    """Return a message's id when it can be stored.
+
+    Raises:
+        ConfigurationError: It is empty, longer than 200 characters, or has a `/` or an unprintable character.
+    """
+    if not message_id or len(message_id) > _MAX_MESSAGE_ID_CHARACTERS or "/" in message_id:
+        raise ConfigurationError(
+            f"message_id is {message_id[:40]!r}: give 1 to {_MAX_MESSAGE_ID_CHARACTERS} characters without '/'"
+        )
+    if not message_id.isprintable():
+        raise ConfigurationError(f"message_id is {message_id[:40]!r}: use printable characters only")
+    return message_id

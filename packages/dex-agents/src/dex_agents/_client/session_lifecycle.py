@@ -1,0 +1,89 @@
+"""Starts, finds and stops sessions: what is about the Flow run rather than about the conversation."""
+
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from dex import FlowAlreadyStartedError, FlowInfo, FlowNotActiveOrNotFoundError, StartFlowOptions, StopFlowOptions
+
+from dex_agents._client.connection import Connection
+from dex_agents._client.session_id import check_session_id
+from dex_agents._storage.schema import STATUS, TITLE, USER
+from dex_agents.errors import SessionAlreadyExistsError, SessionNotFoundError
+from dex_agents.snapshot import SessionStart, SessionStatus
+
+if TYPE_CHECKING:
+    from dex_agents.session_flow import AgentSessionFlow
+
+
+class SessionLifecycle:
+    """The runs of one agent's sessions; needs no Worker."""
+
+    def __init__(self, flow: "AgentSessionFlow", connection: Connection) -> None:
+        self._flow = flow
+        self._connection = connection
+
+    async def start(self, session_id: str, start: SessionStart) -> bool:
+        """Start a session; False when this agent has it already.
+
+        Raises:
+            InvalidSessionIdError: The id cannot be one.
+            SessionAlreadyExistsError: The id belongs to another agent's session.
+        """
+        check_session_id(session_id)
+        # The same request id on a repeat below the SDK (a refreshed credential) finds its own start.
+        options = StartFlowOptions(ignore_already_started=True, request_id=str(uuid4()))
+        options = options.with_attribute(TITLE, start.title).with_attribute(USER, start.user)
+        options = options.with_attribute(STATUS, SessionStatus.AWAITING_USER_MESSAGE.value)
+        client = self._connection.client
+
+        async def start_or_find() -> bool:
+            try:
+                await client.start_flow(self._flow, session_id, start, options)
+            except FlowAlreadyStartedError:
+                existing = await client.describe_flow(session_id)
+                if existing.flow_type != self._flow.name:
+                    raise SessionAlreadyExistsError(
+                        f"session id {session_id!r} belongs to agent {existing.flow_type!r}, not to "
+                        f"{self._flow.name!r}: choose another id",
+                        session_id=session_id,
+                    ) from None
+                return False
+            return True
+
+        return await self._connection.call(start_or_find, session_id=session_id)
+
+    async def describe(self, session_id: str) -> FlowInfo:
+        """Find a session's run.
+
+        Raises:
+            InvalidSessionIdError: The id cannot be one.
+            SessionNotFoundError: There is no such session of this agent.
+        """
+        check_session_id(session_id)
+        client = self._connection.client
+        flow = await self._connection.call(lambda: client.describe_flow(session_id), session_id=session_id)
+        if flow.flow_type != self._flow.name:
+            raise SessionNotFoundError(
+                f"session {session_id!r} belongs to agent {flow.flow_type!r}, not to {self._flow.name!r}",
+                session_id=session_id,
+            )
+        return flow
+
+    async def stop(self, session_id: str, reason: str) -> bool:
+        """Stop a session; False when it had ended before.
+
+        Raises:
+            InvalidSessionIdError: The id cannot be one.
+            SessionNotFoundError: There is no such session of this agent.
+        """
+        await self.describe(session_id)
+        client = self._connection.client
+
+        async def stop_if_running() -> bool:
+            try:
+                await client.stop_flow(session_id, StopFlowOptions(reason=reason or None))
+            except FlowNotActiveOrNotFoundError:
+                return False
+            return True
+
+        return await self._connection.call(stop_if_running, session_id=session_id)

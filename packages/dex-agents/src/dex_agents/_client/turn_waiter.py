@@ -1,0 +1,123 @@
+"""Waits for the answer to one message, through restarts of the server and of the Workers."""
+
+import logging
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from dex import AttributeMatch, DexServiceError, RequestTimeoutError, RPCInvokeOptions, WaitForAttributeOptions
+from tenacity import AsyncRetrying, before_sleep_log, retry_if_exception_type, wait_random_exponential
+
+from dex_agents._client.connection import Connection
+from dex_agents._client.service_errors import is_outage
+from dex_agents._storage.schema import FINISHED_TURNS, MESSAGE_TURNS, TURN_RESULTS
+from dex_agents.errors import (
+    EngineUnavailableError,
+    NoWorkerAvailableError,
+    SessionBusyError,
+    SessionFailedError,
+    SessionStoppedError,
+    TurnResultNotKeptError,
+)
+from dex_agents.snapshot import TurnResult, TurnResultRequest
+
+if TYPE_CHECKING:
+    from dex_agents.session_flow import AgentSessionFlow
+
+ResultT = TypeVar("ResultT")
+
+_LOG = logging.getLogger(__name__)
+
+_ONE_WAIT: Final = timedelta(seconds=60)
+"""Length of one request; a connection that died without a word is noticed after this time."""
+
+_LONGEST_PAUSE_SECONDS: Final = 5.0
+
+
+class TurnWaiter:
+    """Waits until a message has a turn, until that turn has finished, and fetches its result.
+
+    It holds no state that a restart could lose: what it waits for are Attributes of the session.
+    """
+
+    def __init__(self, flow: "AgentSessionFlow", connection: Connection) -> None:
+        self._flow = flow
+        self._connection = connection
+
+    async def wait(self, session_id: str, message_id: str) -> TurnResult:
+        """Wait, without a bound of its own, for the result of the message's turn.
+
+        Raises:
+            TurnResultNotKeptError: The turn finished so long ago that the session forgot its result.
+        """
+        turn_number = await self._through_outages(
+            lambda: self._match(session_id, lambda options: self._turn_of(session_id, message_id, options))
+        )
+        try:
+            await self._through_outages(
+                lambda: self._match(session_id, lambda options: self._finished(session_id, turn_number, options))
+            )
+        except (SessionStoppedError, SessionFailedError):
+            # The session may have ended after this turn had finished; a closed session still gives its results.
+            result = await self._result(session_id, turn_number)
+            if result is None:
+                raise
+            return result
+        result = await self._result(session_id, turn_number)
+        if result is None:
+            raise TurnResultNotKeptError(
+                f"session {session_id!r} does not keep the result of turn-{turn_number} any more: "
+                "read the turn's messages with list_agent_messages",
+                session_id=session_id,
+            )
+        return result
+
+    async def _turn_of(self, session_id: str, message_id: str, options: WaitForAttributeOptions) -> int:
+        has_turn = AttributeMatch[int].greater_than_or_equal(1)
+        return await self._connection.client.wait_for_attribute_match(
+            session_id, MESSAGE_TURNS, message_id, has_turn, options
+        )
+
+    async def _finished(self, session_id: str, turn_number: int, options: WaitForAttributeOptions) -> int:
+        has_finished = AttributeMatch[int].greater_than_or_equal(turn_number)
+        return await self._connection.client.wait_for_attribute_match(session_id, FINISHED_TURNS, has_finished, options)
+
+    async def _result(self, session_id: str, turn_number: int) -> TurnResult | None:
+        turn_id = f"turn-{turn_number}"
+        options = RPCInvokeOptions(load_attribute_map_instances=(TURN_RESULTS.load(turn_id),))
+
+        request = TurnResultRequest(turn_id=turn_id)
+        client = self._connection.client
+        reply = await self._through_outages(
+            lambda: self._connection.call(
+                lambda: client.invoke_rpc(self._flow.get_turn_result, session_id, request, options=options),
+                session_id=session_id,
+            )
+        )
+        return reply.result
+
+    async def _match(self, session_id: str, wait: Callable[[WaitForAttributeOptions], Awaitable[int]]) -> int:
+        async with self._connection.errors.translated(session_id):
+            while True:
+                try:
+                    return await wait(WaitForAttributeOptions(request_timeout=_ONE_WAIT))
+                except RequestTimeoutError:
+                    continue
+                except DexServiceError as error:
+                    if not is_outage(error):
+                        raise
+                    raise self._connection.errors.unavailable(error.detail) from error
+
+    async def _through_outages(self, call: Callable[[], Awaitable[ResultT]]) -> ResultT:
+        """Repeat a call that changes nothing until the server and a Worker are there again."""
+        retrying = AsyncRetrying(
+            retry=retry_if_exception_type((EngineUnavailableError, NoWorkerAvailableError, SessionBusyError)),
+            wait=wait_random_exponential(multiplier=0.1, max=_LONGEST_PAUSE_SECONDS),
+            before_sleep=before_sleep_log(_LOG, logging.INFO),
+        )
+
+        # tenacity awaits the result of a coroutine function only, which a lambda is not.
+        async def attempt() -> ResultT:
+            return await call()
+
+        return await retrying(attempt)

@@ -1,0 +1,1 @@
+"""How a host serves agents: the embedded engine, the Worker, the signals of the system."""

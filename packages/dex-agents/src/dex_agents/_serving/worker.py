@@ -1,0 +1,105 @@
+"""A Worker that runs in the background of this process until it is stopped."""
+
+import asyncio
+from collections.abc import Callable
+from datetime import timedelta
+from types import TracebackType
+from typing import Final, Self
+
+from dex import AsyncWorker, PullRegistrationError, PullWorkerOptions, WorkerOptions
+
+from dex_agents._client.connection import Connection
+from dex_agents.errors import DexAgentsError, NoWorkerAvailableError
+
+DEFAULT_MAX_CONCURRENT_TASKS: Final = 64
+"""Fits the largest usual batch of tool calls; the SDK's own default is the CPU count."""
+
+_REGISTRATION_SECONDS: Final = 30.0
+
+_IDLE_STREAMS_PER_QUEUE: Final = 8
+"""With the SDK's default of 1 a busy Worker opens and closes a stream for nearly every task: 3-4 ms a call, not 1.6."""
+
+
+class RunningWorker:
+    """Serves the Flows of a connection through pull queues; use it inside `async with`.
+
+    Args:
+        connection: An open connection; the Worker shares its Registry and cache.
+        max_concurrent_tasks: Steps and RPCs at a time; one is reserved for RPCs.
+        drain_timeout: What running tasks get to finish when the Worker stops.
+
+    Raises:
+        NoWorkerAvailableError: It was refused, or did not register within 30 s.
+    """
+
+    def __init__(self, connection: Connection, *, max_concurrent_tasks: int, drain_timeout: timedelta) -> None:
+        self._connection = connection
+        self._worker = AsyncWorker(
+            connection.registry,
+            connection.blob_cache,
+            WorkerOptions(
+                server_address=connection.address,
+                attribute_index_sync_timeout=timedelta(seconds=_REGISTRATION_SECONDS),
+                credential=connection.credential,
+                pull=PullWorkerOptions(
+                    max_concurrent_tasks=max_concurrent_tasks,
+                    reserved_rpc_tasks=1,
+                    idle_streams_per_queue=_IDLE_STREAMS_PER_QUEUE,
+                    stop_drain_timeout=drain_timeout,
+                ),
+            ),
+        )
+        self._task: asyncio.Task[None] | None = None
+        self._stopping = False
+        self._on_death: Callable[[DexAgentsError], None] | None = None
+        self.death: DexAgentsError | None = None
+        """Why it ended although nobody stopped it."""
+
+    def on_death(self, callback: Callable[[DexAgentsError], None]) -> None:
+        """Call back once when the Worker ends although nobody stopped it."""
+        self._on_death = callback
+        if self.death is not None:
+            callback(self.death)
+
+    async def __aenter__(self) -> Self:
+        self._task = asyncio.create_task(self._worker.start(), name="dex-agents worker")
+        self._task.add_done_callback(self._ended)
+        try:
+            await self._worker.wait_pull_registered(_REGISTRATION_SECONDS)
+        except BaseException as error:
+            await self._stop()
+            if isinstance(error, PullRegistrationError | TimeoutError | RuntimeError):
+                raise self._refused(error) from error
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        exception_type: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._stop()
+
+    async def _stop(self) -> None:
+        self._stopping = True
+        await self._worker.close()
+        if self._task is not None:
+            # Its error, if it has one, is in `death` or raised by the caller.
+            await asyncio.wait([self._task])
+
+    def _refused(self, error: BaseException) -> NoWorkerAvailableError:
+        detail = f"not registered within {_REGISTRATION_SECONDS:g} s" if isinstance(error, TimeoutError) else str(error)
+        return NoWorkerAvailableError(
+            f"the Worker could not register at the Dex Server at {self._connection.address}: {detail}"
+        )
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if self._stopping:
+            return
+        reason = "it was cancelled" if task.cancelled() else str(error or "it ended without an error")
+        self.death = NoWorkerAvailableError(f"the Worker of this process has died: {reason}; start it again")
+        self.death.__cause__ = error
+        if self._on_death is not None:
+            self._on_death(self.death)

@@ -1,0 +1,1 @@
+"""The durable state of a session: documents, their names, and how they are read and written."""

@@ -1,0 +1,110 @@
+"""The session's message log: a window of single messages, and chunks of older ones.
+
+A message is stored in the window (`AgentMessages`, one instance each). When the window is full, its oldest messages
+move into a chunk (`AgentMessageChunks`) that is never rewritten. A message for which the window has no bytes left goes
+into a chunk of its own at once, so the window always fits into one Step's request.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+
+from dex import AttributeMapNotLoadedError, Context
+
+from dex_agents._storage.records import ChunkPlace, MessageChunk, MessageIndex
+from dex_agents._storage.schema import MESSAGE_CHUNKS, MESSAGE_INDEX, MESSAGES, find
+from dex_agents._storage.session_editor import SessionEditor
+from dex_agents.messages import Message, SavedMessage
+from dex_agents.options import AgentSessionOptions
+
+
+def message_key(sequence: int) -> str:
+    """Return the instance under which a message or a chunk that begins with it is stored."""
+    return f"{sequence:010d}"
+
+
+class ChunkNotLoadedError(Exception):
+    """The call did not load a chunk that it needs.
+
+    Attributes:
+        key: The chunk's instance.
+    """
+
+    def __init__(self, key: str) -> None:
+        super().__init__(key)
+        self.key = key
+
+
+class MessageLog:
+    """The log as one Step or RPC sees it."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self.index = find(context, MESSAGE_INDEX) or MessageIndex()
+
+    def append(
+        self, session: SessionEditor, turn_id: str, messages: Sequence[Message], options: AgentSessionOptions
+    ) -> None:
+        """Save messages at the end of the log and count them in the session's record."""
+        for message in messages:
+            sequence = session.record.last_sequence + 1
+            saved = SavedMessage(sequence=sequence, turn_id=turn_id, saved_at=time.time(), message=message)
+            size = saved.size_in_bytes()
+            if session.record.window_bytes + size > options.message_window_max_bytes:
+                self._write_chunk([saved])
+            else:
+                MESSAGES.set(self._context, message_key(sequence), saved)
+                session.update(window_bytes=session.record.window_bytes + size)
+            session.update(last_sequence=sequence)
+
+    def roll(self, session: SessionEditor, options: AgentSessionOptions) -> None:
+        """Move the oldest messages of a full window into chunks; needs the whole window loaded."""
+        keys = MESSAGES.get_all_instance_keys(self._context)
+        window = [MESSAGES.get(self._context, key) for key in keys]
+        while len(window) > options.message_window_size:
+            chunk = list(self._next_chunk(window, options))
+            for saved in chunk:
+                MESSAGES.delete(self._context, message_key(saved.sequence))
+            self._write_chunk(chunk)
+            window = window[len(chunk) :]
+        session.update(window_bytes=sum(saved.size_in_bytes() for saved in window))
+
+    def get(self, sequence: int) -> SavedMessage:
+        """Return one message.
+
+        Raises:
+            ChunkNotLoadedError: It lies in a chunk that is not loaded.
+        """
+        place = self._place_of(sequence)
+        if place is None:
+            return MESSAGES.get(self._context, message_key(sequence))
+        return self._read_chunk(place)[sequence - place.first_sequence]
+
+    def _next_chunk(self, window: Sequence[SavedMessage], options: AgentSessionOptions) -> Iterator[SavedMessage]:
+        size = 0
+        for position, saved in enumerate(window[: options.message_chunk_size]):
+            size += saved.size_in_bytes()
+            follows = position == 0 or saved.sequence == window[position - 1].sequence + 1
+            if position and (size > options.message_chunk_max_bytes or not follows):
+                return
+            yield saved
+
+    def _write_chunk(self, messages: Sequence[SavedMessage]) -> None:
+        first = messages[0].sequence
+        MESSAGE_CHUNKS.set(self._context, message_key(first), MessageChunk(messages=tuple(messages)))
+        places = (*self.index.chunks, ChunkPlace(first_sequence=first, count=len(messages)))
+        ordered = tuple(sorted(places, key=lambda place: place.first_sequence))
+        self.index = self.index.model_copy(update={"chunks": ordered})
+        MESSAGE_INDEX.set(self._context, self.index)
+
+    def _place_of(self, sequence: int) -> ChunkPlace | None:
+        for place in self.index.chunks:
+            if place.first_sequence <= sequence < place.first_sequence + place.count:
+                return place
+        return None
+
+    def _read_chunk(self, place: ChunkPlace) -> tuple[SavedMessage, ...]:
+        key = message_key(place.first_sequence)
+        try:
+            return MESSAGE_CHUNKS.get(self._context, key).messages
+        except AttributeMapNotLoadedError:
+            raise ChunkNotLoadedError(key) from None

@@ -1,0 +1,259 @@
+"""What a session stores beside its messages. Only the session's own Steps read these documents.
+
+The spine of a turn (AwaitUserMessage, RunModel, ResumeTurn, RecordTurnFailure) runs one Step at a time and alone writes
+`SessionRecord`. Parallel tool Steps write their own `CallRecord` only, so they cannot overwrite each other.
+"""
+
+import json
+from typing import Literal
+
+from pydantic import Field, JsonValue
+
+from dex_agents._storage.limits import MAX_BATCH_BYTES, MAX_KEPT_TEXT
+from dex_agents._stored import Stored
+from dex_agents.messages import SavedMessage
+from dex_agents.runner import Usage
+from dex_agents.snapshot import Interrupt, UserMessage
+from dex_agents.tools import Answer, Question, Returned, SettledCall, Settlement, ToolRequest
+
+
+class TurnRecord(Stored):
+    """The running turn.
+
+    Attributes:
+        turn_id: `turn-<number>`.
+        number: Counts the session's turns from 1.
+        message_sequence: Where its user message stands in the log.
+        note: The word on an earlier turn that the model gets with this message.
+        settings: The turn's own copy.
+        batch: Counts the session's batches; names the Channel on which the open one is joined.
+        open_calls: The calls of the open batch, in the model's order.
+        open_questions: The interrupts of the agent's own questions in the open batch.
+        calls: All calls of the turn.
+        usage: Of the turn so far.
+        state_changed: The framework state has left the turn's start.
+        model_steps: RunModel Steps of the turn so far.
+    """
+
+    turn_id: str
+    number: int
+    message_sequence: int
+    note: str | None = None
+    settings: dict[str, JsonValue] = Field(default_factory=dict)
+    batch: int = 0
+    open_calls: tuple[str, ...] = ()
+    open_questions: tuple[str, ...] = ()
+    calls: tuple[str, ...] = ()
+    usage: Usage = Usage()
+    state_changed: bool = False
+    model_steps: int = 0
+
+
+class SessionRecord(Stored):
+    """The session's counters and its running turn."""
+
+    version: int = 1
+    turn_number: int = 0
+    call_number: int = 0
+    batch_number: int = 0
+    step_number: int = 0
+    last_sequence: int = 0
+    window_bytes: int = 0
+    note: str | None = None
+    usage: Usage = Usage()
+    turn: TurnRecord | None = None
+
+    @property
+    def running_turn(self) -> TurnRecord:
+        """The turn that must be running here."""
+        if self.turn is None:
+            raise RuntimeError("no turn is running: a Step of a turn ran outside one")
+        return self.turn
+
+
+class CallRecord(Stored):
+    """One tool call, from the model's request to its settlement.
+
+    Attributes:
+        call_id: `call-<number>`, minted by the session.
+        turn_id: The turn that asked.
+        batch: The batch in which it was asked.
+        request: As the model asked, with the policy that held then.
+        waits_for: Calls that must be settled first.
+        releases: Calls that wait for this one.
+        max_bytes: What its record may have, so that the whole batch fits into one request.
+        approved: A person approved it.
+        arguments: Edited arguments.
+        ask_round: How often the tool has asked so far.
+        questions: Asked in the latest round.
+        answers: All answers so far.
+        resume: What the tool gave with its latest questions.
+        settlement: How it ended.
+        consumed: The model has seen the result; what only the runner needed is dropped.
+    """
+
+    version: int = 1
+    call_id: str
+    turn_id: str
+    batch: int
+    request: ToolRequest
+    waits_for: tuple[str, ...] = ()
+    releases: tuple[str, ...] = ()
+    max_bytes: int = MAX_BATCH_BYTES
+    approved: bool = False
+    arguments: JsonValue = None
+    ask_round: int = 0
+    questions: tuple[Question, ...] = ()
+    answers: tuple[Answer, ...] = ()
+    resume: JsonValue = None
+    settlement: Settlement | None = None
+    consumed: bool = False
+
+    @property
+    def has_asked(self) -> bool:
+        """Whether the tool itself asked something, which proves that it ran."""
+        return self.ask_round > 0
+
+    def settled(self) -> SettledCall:
+        """Return the call and its settlement for the runner."""
+        if self.settlement is None:
+            raise RuntimeError(f"{self.call_id} is not settled")
+        return SettledCall(call=self.request, settlement=self.settlement, arguments=self.arguments)
+
+    def slim(self) -> "CallRecord":
+        """Return what people still want to see after the model has seen the result."""
+        settlement = self.settlement
+        if isinstance(settlement, Returned):
+            settlement = settlement.model_copy(update={"record": None, "text": settlement.text[:MAX_KEPT_TEXT]})
+        arguments = self.request.arguments if len(json.dumps(self.request.arguments)) <= MAX_KEPT_TEXT else None
+        request = self.request.model_copy(update={"detail": None, "arguments": arguments})
+        return self.model_copy(update={"settlement": settlement, "request": request, "answers": (), "consumed": True})
+
+
+class InterruptRecord(Stored):
+    """An interrupt with its answer.
+
+    Attributes:
+        interrupt: What clients see.
+        wake_up: The Channel instance whose waiting Step must wake when it is answered.
+        answer: Set when the interrupt is answered.
+    """
+
+    version: int = 1
+    interrupt: Interrupt
+    wake_up: str
+    answer: Answer | None = None
+
+
+class MessageChunk(Stored):
+    """Older messages of the log; never rewritten."""
+
+    version: int = 1
+    messages: tuple[SavedMessage, ...]
+
+
+class ChunkPlace(Stored):
+    """Where a chunk begins and how many messages it has."""
+
+    first_sequence: int
+    count: int
+
+
+class MessageIndex(Stored):
+    """Which messages lie in chunks; changes only when a chunk is written or deleted."""
+
+    version: int = 1
+    deleted_before_sequence: int = 1
+    chunks: tuple[ChunkPlace, ...] = ()
+
+
+class RunModelInput(Stored):
+    """The input of RunModel and of its failure route.
+
+    Attributes:
+        turn_id: The running turn.
+        kind: What happened since the last model call.
+        error: Why the turn failed, when the failure needs no further attempt.
+    """
+
+    version: int = 1
+    turn_id: str
+    kind: Literal["new_turn", "batch_settled", "continue"]
+    error: str | None = None
+
+
+class CallInput(Stored):
+    """The input of the tool Steps and of their failure routes."""
+
+    version: int = 1
+    call_id: str
+
+
+class AwaitStartInput(Stored):
+    """The input of AwaitToolStart: wait for `earlier_calls` settlements, then for `delay_seconds`."""
+
+    version: int = 1
+    call_id: str
+    earlier_calls: int = 0
+    delay_seconds: int = 0
+
+
+class AwaitApprovalInput(Stored):
+    """The input of AwaitToolApproval: the interrupts of one round of questions.
+
+    Attributes:
+        call_id: The asking call; empty when the agent itself asks.
+        interrupt_ids: All of them must be answered, or their deadline must pass.
+        wake_up: The Channel instance that gets one message an answer.
+        deadline: Unix time in seconds; None waits for ever.
+    """
+
+    version: int = 1
+    call_id: str = ""
+    interrupt_ids: tuple[str, ...]
+    wake_up: str
+    deadline: float | None = None
+
+
+class ResumeInput(Stored):
+    """The input of ResumeTurn.
+
+    Attributes:
+        turn_id: The waiting turn.
+        batch: The Channel instance on which settlements arrive.
+        count: How many must arrive.
+    """
+
+    version: int = 1
+    turn_id: str
+    batch: int
+    count: int
+
+
+class CancellationInput(Stored):
+    """The input of RecordTurnCancellation.
+
+    Attributes:
+        turn_id: The cancelled turn.
+        batch: The batch that was open when it was cancelled; the turn may have begun another one by then.
+        reason: Why, for people and for the model.
+    """
+
+    version: int = 1
+    turn_id: str
+    batch: int
+    reason: str
+
+
+class TurnMail(Stored):
+    """A message on the Channel of the running turn.
+
+    Attributes:
+        token_of: The turn whose token this is. There is one while the turn runs; what ends the turn and what cancels it
+            both take it, and only one of them can.
+        steering: A user message that should reach the running turn.
+    """
+
+    version: int = 1
+    token_of: str | None = None
+    steering: UserMessage | None = None

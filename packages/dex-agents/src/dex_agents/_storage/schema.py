@@ -1,0 +1,124 @@
+"""The durable state of a session Flow: its Attributes, Channels and their names.
+
+The names are part of the contract: a running session is found by them for ever.
+"""
+
+from datetime import datetime
+from typing import Final, TypeVar
+
+from dex import Attribute, AttributeIndex, AttributeMap, Channel, ChannelMap, CodecRegistry, Context, IndexType
+
+from dex_agents import snapshot
+from dex_agents._storage import records as records
+from dex_agents._storage.codec import document_codecs
+from dex_agents.events import AgentEvent
+from dex_agents.messages import SavedMessage
+
+ValueT = TypeVar("ValueT")
+
+_KEYWORD: Final = AttributeIndex(IndexType.KEYWORD)
+
+SESSION: Final = Attribute("AgentSession", records.SessionRecord)
+STATUS: Final = Attribute("AgentStatus", str, index=_KEYWORD)
+SETTINGS: Final = Attribute("AgentSettings", snapshot.SessionSettings)
+TITLE: Final = Attribute("AgentTitle", str, index=_KEYWORD)
+USER: Final = Attribute("AgentUser", str, index=_KEYWORD)
+CHANGED_AT: Final = Attribute("AgentChangedAt", datetime, index=AttributeIndex(IndexType.DATETIME))
+
+MESSAGES: Final = AttributeMap("AgentMessages", SavedMessage)
+MESSAGE_CHUNKS: Final = AttributeMap("AgentMessageChunks", records.MessageChunk)
+MESSAGE_INDEX: Final = Attribute("AgentMessageIndex", records.MessageIndex)
+RUN_STATE: Final = AttributeMap("FrameworkRunState", str)
+TOOL_CALLS: Final = AttributeMap("AgentToolCalls", records.CallRecord)
+UNSETTLED_CALLS: Final = AttributeMap("UnsettledToolCalls", records.CallRecord)
+INTERRUPTS: Final = AttributeMap("AgentInterrupts", records.InterruptRecord)
+
+# A client waits on these two: first until its message has a turn, then until that turn has finished.
+MESSAGE_TURNS: Final = AttributeMap("AgentMessageTurns", int)
+FINISHED_TURNS: Final = Attribute("AgentFinishedTurns", int)
+TURN_RESULTS: Final = AttributeMap("AgentTurnResults", snapshot.TurnResult)
+
+USER_MESSAGES: Final = Channel("UserMessages", snapshot.UserMessage)
+
+# What concerns the running turn: its token, and messages that steer it. One Channel for both, since SDK 1.23.0 can mix
+# up the messages of two Channels that one Step or RPC loads.
+TURN_MAIL: Final = Channel("TurnMail", records.TurnMail)
+
+WAKE_UPS: Final = ChannelMap("InterruptWakeUps", str)
+SETTLED_CALLS: Final = ChannelMap("SettledToolCalls", str)
+RELEASED_CALLS: Final = ChannelMap("ReleasedToolCalls", str)
+
+DEFINITIONS: Final = (
+    SESSION,
+    STATUS,
+    SETTINGS,
+    TITLE,
+    USER,
+    CHANGED_AT,
+    MESSAGES,
+    MESSAGE_CHUNKS,
+    MESSAGE_INDEX,
+    RUN_STATE,
+    TOOL_CALLS,
+    UNSETTLED_CALLS,
+    INTERRUPTS,
+    MESSAGE_TURNS,
+    FINISHED_TURNS,
+    TURN_RESULTS,
+    USER_MESSAGES,
+    TURN_MAIL,
+    WAKE_UPS,
+    SETTLED_CALLS,
+    RELEASED_CALLS,
+)
+
+
+def batch_channel(batch: int) -> str:
+    """Return the instance of `SETTLED_CALLS` on which the settlements of a batch arrive."""
+    return f"batch-{batch}"
+
+
+def find_instance(context: Context, definition: AttributeMap[ValueT], instance: str) -> ValueT | None:
+    """Return a map instance, or None when it does not exist.
+
+    The SDK does return None (0 for an int) then, but its signature promises a value.
+    """
+    return definition.get(context, instance)
+
+
+def find(context: Context, definition: Attribute[ValueT]) -> ValueT | None:
+    """Return an Attribute, or None when it was never set (0 for an int)."""
+    return definition.get(context)
+
+
+def session_codecs() -> CodecRegistry:
+    """Return codecs for everything that session Flows store, take and return."""
+    return document_codecs(
+        AgentEvent,
+        SavedMessage,
+        records.SessionRecord,
+        records.CallRecord,
+        records.InterruptRecord,
+        records.MessageChunk,
+        records.MessageIndex,
+        records.RunModelInput,
+        records.CallInput,
+        records.AwaitStartInput,
+        records.AwaitApprovalInput,
+        records.ResumeInput,
+        records.CancellationInput,
+        records.TurnMail,
+        snapshot.AgentSnapshot,
+        snapshot.InterruptAnswer,
+        snapshot.MessagePage,
+        snapshot.MessagePageRequest,
+        snapshot.SendReceipt,
+        snapshot.SessionSettings,
+        snapshot.SessionStart,
+        snapshot.SettingsUpdate,
+        snapshot.TurnCancellation,
+        snapshot.TurnResult,
+        snapshot.TurnResultReply,
+        snapshot.TurnResultRequest,
+        snapshot.UserMessage,
+    )

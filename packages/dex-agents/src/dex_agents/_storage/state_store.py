@@ -1,0 +1,145 @@
+"""The framework's state in `FrameworkRunState`: a head that is rewritten, and packs of parts that never are.
+
+Each RunModel Step writes one head and the packs of what is new, so a long session's bytes grow with its content only.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from dex import Context
+from pydantic import JsonValue
+
+from dex_agents._storage.limits import MAX_STATE_BYTES
+from dex_agents._storage.schema import RUN_STATE, find_instance
+from dex_agents._storage.state_parts import Split, StateParts, dump
+from dex_agents._stored import Stored
+from dex_agents.errors import TurnFailedError
+from dex_agents.runner import FrameworkState
+
+HEAD_KEY: Final = "head"
+TURN_START_KEY: Final = "turn-start"
+
+_PACK_BYTES: Final = 512 * 1024  # well under the 4 MiB that one message to a Worker may have
+
+
+class StateHead(Stored):
+    """The root of a stored state and who wrote it."""
+
+    version: int = 1
+    framework: str
+    framework_version: str
+    format: int
+    next_part: int
+    root: JsonValue
+
+
+class StatePack(Stored):
+    """Immutable parts by number."""
+
+    version: int = 1
+    parts: dict[int, JsonValue]
+
+
+class StateStore:
+    """The state as one Step sees it; needs the whole `FrameworkRunState` map loaded."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._head = self._read_head(HEAD_KEY)
+        packs = {
+            key: StatePack.model_validate_json(RUN_STATE.get(context, key))
+            for key in RUN_STATE.get_all_instance_keys(context)
+            if key not in (HEAD_KEY, TURN_START_KEY)
+        }
+        self._numbers = {key: set(pack.parts) for key, pack in packs.items()}
+        self._bytes = sum(len(RUN_STATE.get(context, key).encode()) for key in packs)
+        self._parts = StateParts({number: part for pack in packs.values() for number, part in pack.parts.items()})
+
+    def load(self) -> FrameworkState | None:
+        """Return a fresh copy of the state; None before the first one was saved."""
+        return self._state_of(self._head)
+
+    def load_turn_start(self) -> FrameworkState | None:
+        """Return the state as it was when the turn began."""
+        return self._state_of(self._read_head(TURN_START_KEY))
+
+    def save(self, state: FrameworkState) -> None:
+        """Stage a new state: its new parts and its head.
+
+        Raises:
+            TurnFailedError: The session would hold more than one Step can load; nothing is staged then.
+        """
+        # After an undone turn the head is older than the newest pack.
+        newest = max((number for numbers in self._numbers.values() for number in numbers), default=0)
+        split = self._parts.split(state.value, max(newest + 1, self._head.next_part if self._head else 1))
+        size = self._bytes + sum(split.sizes.values()) + len(dump(split.root).encode())
+        if size > MAX_STATE_BYTES:
+            raise TurnFailedError(
+                f"the session's model history would have {size} bytes, more than the {MAX_STATE_BYTES} that a Step can "
+                "load: go on in a new session, and keep tool results small"
+            )
+        self._bytes += sum(split.sizes.values())
+        for pack in _packs(split):
+            key = f"pack-{next(iter(pack.parts))}"
+            self._numbers[key] = set(pack.parts)
+            RUN_STATE.set(self._context, key, pack.model_dump_json())
+        self._head = StateHead(
+            framework=state.framework,
+            framework_version=state.framework_version,
+            format=state.format,
+            next_part=split.next_part,
+            root=split.root,
+        )
+        RUN_STATE.set(self._context, HEAD_KEY, self._head.model_dump_json())
+
+    def restore_turn_start(self) -> None:
+        """Go back to the state with which the turn began."""
+        self._head = self._read_head(TURN_START_KEY)
+        if self._head is None:
+            RUN_STATE.delete(self._context, HEAD_KEY)
+        else:
+            RUN_STATE.set(self._context, HEAD_KEY, self._head.model_dump_json())
+
+    def end_turn(self) -> None:
+        """Forget the turn's start and delete the packs that the state no longer reaches."""
+        RUN_STATE.delete(self._context, TURN_START_KEY)
+        reached = self._parts.reach(self._head.root) if self._head else set[int]()
+        for key, numbers in list(self._numbers.items()):
+            if reached.isdisjoint(numbers):
+                RUN_STATE.delete(self._context, key)
+                del self._numbers[key]
+
+    def _read_head(self, key: str) -> StateHead | None:
+        text = find_instance(self._context, RUN_STATE, key)
+        return None if text is None else StateHead.model_validate_json(text)
+
+    def _state_of(self, head: StateHead | None) -> FrameworkState | None:
+        if head is None:
+            return None
+        return FrameworkState(
+            framework=head.framework,
+            framework_version=head.framework_version,
+            format=head.format,
+            value=self._parts.join(head.root),
+        )
+
+
+def begin_turn(context: Context) -> None:
+    """Remember the current state as the turn's start; needs the `head` instance loaded."""
+    head = find_instance(context, RUN_STATE, HEAD_KEY)
+    if head is not None:
+        RUN_STATE.set(context, TURN_START_KEY, head)
+
+
+def _packs(split: Split) -> Iterator[StatePack]:
+    """Group new parts into packs of bounded size."""
+    parts: dict[int, JsonValue] = {}
+    size = 0
+    for number, part in split.new_parts.items():
+        if parts and size + split.sizes[number] > _PACK_BYTES:
+            yield StatePack(parts=parts)
+            parts, size = {}, 0
+        parts[number] = part
+        size += split.sizes[number]
+    if parts:
+        yield StatePack(parts=parts)

@@ -1,0 +1,1 @@
+"""What the Steps of a turn have in common."""

@@ -1,0 +1,132 @@
+"""Begins a batch: mints the calls of one model response and starts the Steps that settle them."""
+
+from dex import AsyncContext
+
+from dex_agents._storage.limits import MAX_BATCH_BYTES
+from dex_agents._storage.records import CallRecord
+from dex_agents._storage.schema import TOOL_CALLS
+from dex_agents._storage.session_editor import SessionEditor
+from dex_agents._turn.event_writer import EventWriter
+from dex_agents._turn.interrupts import approval_question, begin_interrupts
+from dex_agents.errors import TurnFailedError
+from dex_agents.events import AgentEventType
+from dex_agents.options import AgentSessionOptions
+from dex_agents.runner import ModelStep, Waiting
+from dex_agents.snapshot import SessionStatus
+from dex_agents.steps import _moves
+from dex_agents.steps._moves import Movement
+from dex_agents.tools import ToolRequest
+
+
+def begin_batch(
+    context: AsyncContext,
+    session: SessionEditor,
+    waiting: Waiting,
+    events: EventWriter,
+    options: AgentSessionOptions,
+) -> list[Movement]:
+    """Stage a batch that `check_step` passed; return the Steps that settle it, with the one that joins them."""
+    batch = session.record.batch_number + 1
+    first = session.record.call_number + 1
+    session.update(batch_number=batch, call_number=session.record.call_number + len(waiting.calls))
+    call_ids = [f"call-{number}" for number in range(first, first + len(waiting.calls))]
+    records = [
+        CallRecord(
+            call_id=call_id,
+            turn_id=session.turn.turn_id,
+            batch=batch,
+            request=request,
+            waits_for=tuple(call_ids[index] for index in request.after),
+            max_bytes=MAX_BATCH_BYTES // len(call_ids),
+            releases=tuple(call_ids[other] for other, later in enumerate(waiting.calls) if position in later.after),
+        )
+        for position, (call_id, request) in enumerate(zip(call_ids, waiting.calls, strict=True))
+    ]
+    movements: list[Movement] = []
+    for record in records:
+        TOOL_CALLS.set(context, record.call_id, record)
+        _announce(events, record.call_id, record.request)
+        movements.append(start_call(context, record, events, options))
+    open_questions: tuple[str, ...] = ()
+    if waiting.questions:
+        name = f"question-{batch}"
+        turn_id = session.turn.turn_id
+        asked = begin_interrupts(context, events, options, turn_id=turn_id, name=name, questions=waiting.questions)
+        open_questions = asked.interrupt_ids
+        movements.append(_moves.to_await_tool_approval(asked))
+    session.update_turn(
+        batch=batch,
+        open_calls=tuple(call_ids),
+        open_questions=open_questions,
+        calls=(*session.turn.calls, *call_ids),
+    )
+    count = len(call_ids) + (1 if open_questions else 0)
+    needs_people = bool(open_questions) or any(request.policy.approval for request in waiting.calls)
+    session.save(SessionStatus.AWAITING_APPROVAL if needs_people else SessionStatus.RUNNING_TOOLS)
+    return [*movements, _moves.to_resume_turn(session.turn, count)]
+
+
+def start_call(
+    context: AsyncContext,
+    record: CallRecord,
+    events: EventWriter,
+    options: AgentSessionOptions,
+    *,
+    released: bool = False,
+) -> Movement:
+    """Return the Step with which a call begins: after the calls before it, after its approval, or at once."""
+    if record.waits_for and not released:
+        return _moves.to_await_tool_start(record, earlier_calls=len(record.waits_for))
+    if record.request.policy.approval and not record.approved:
+        asked = begin_interrupts(
+            context,
+            events,
+            options,
+            turn_id=record.turn_id,
+            name=record.call_id,
+            questions=(approval_question(record.request),),
+            call_id=record.call_id,
+            request=record.request,
+        )
+        return _moves.to_await_tool_approval(asked)
+    return _moves.to_tool(record)
+
+
+def _announce(events: EventWriter, call_id: str, request: ToolRequest) -> None:
+    events.write(
+        AgentEventType.TOOL_CALL_REQUESTED,
+        call_id=call_id,
+        name=request.name,
+        owner=request.owner,
+        data=request.arguments,
+    )
+
+
+def check_step(step: ModelStep, *, offered: int) -> None:
+    """Refuse what no session can carry out, before anything is staged.
+
+    Args:
+        step: What the runner returned.
+        offered: How many steering messages it was offered.
+
+    Raises:
+        TurnFailedError: The runner broke its contract: an empty batch, a repeated id, a call that waits for itself,
+            or more steering taken than was offered.
+    """
+    if not 0 <= step.steering_taken <= offered:
+        raise TurnFailedError(f"the runner took {step.steering_taken} steering messages of {offered}")
+    if isinstance(step.outcome, Waiting):
+        _check_batch(step.outcome)
+
+
+def _check_batch(waiting: Waiting) -> None:
+    if not waiting.calls and not waiting.questions:
+        raise TurnFailedError("the runner waits for nothing: `Waiting` needs a call or a question")
+    seen: set[tuple[str, str]] = set()
+    for position, request in enumerate(waiting.calls):
+        identity = (request.owner, request.call_id)
+        if identity in seen:
+            raise TurnFailedError(f"two calls of one model response have the id {request.call_id!r}")
+        seen.add(identity)
+        if any(not 0 <= index < position for index in request.after):
+            raise TurnFailedError(f"call {request.call_id!r} must wait for {request.after!r}, which are not before it")

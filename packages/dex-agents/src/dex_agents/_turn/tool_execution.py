@@ -1,0 +1,127 @@
+"""Runs one tool call in its Step; both tool Steps do the same and differ in their options only."""
+
+import math
+from typing import Final
+
+from dex import AsyncContext, StepDecision, dead_end, go_to_many
+
+from dex_agents._storage.records import CallInput, CallRecord
+from dex_agents._storage.schema import SESSION, TOOL_CALLS, find_instance
+from dex_agents._storage.state_store import StateStore
+from dex_agents._turn.attempt import attempt
+from dex_agents._turn.event_writer import EventWriter
+from dex_agents._turn.heartbeat import heartbeats
+from dex_agents._turn.interrupts import begin_interrupts
+from dex_agents._turn.services import SessionServices
+from dex_agents._turn.settlement import settle_call
+from dex_agents.errors import ToolDidNotHappen
+from dex_agents.events import AgentEventType
+from dex_agents.runner import CallToolRequest, StepContext
+from dex_agents.steps import _moves
+from dex_agents.tools import (
+    Asks,
+    Failed,
+    RetryLater,
+    Returned,
+    ToolCallInfo,
+    ToolOutcome,
+    running_tool_call,
+)
+
+MAX_ASK_ROUNDS: Final = 100
+"""So often one call may ask; a tool that asks for ever would hold its turn for ever."""
+
+MAX_DELAY_SECONDS: Final = 366 * 24 * 3600
+
+
+def idempotency_key(session_id: str, record: CallRecord) -> str:
+    """Return the key of a call, equal on every attempt: `<Flow ID>/<turn ID>/<call ID>`."""
+    return f"{session_id}/{record.turn_id}/{record.call_id}"
+
+
+async def execute_tool(context: AsyncContext, call: CallInput, services: SessionServices) -> StepDecision:
+    """Run the call once and stage what came of it."""
+    record = find_instance(context, TOOL_CALLS, call.call_id)
+    if record is None or record.settlement is not None:
+        return dead_end()  # the turn has ended without this call
+    async with EventWriter(context, services.events, record.turn_id) as events:
+        events.name_call(record.request.owner, record.request.call_id, record.call_id)
+        events.write(
+            AgentEventType.TOOL_CALL_STARTED,
+            call_id=record.call_id,
+            name=record.request.name,
+            owner=record.request.owner,
+        )
+        try:
+            async with heartbeats(context):
+                outcome = await _call(context, record, services, events)
+        except ToolDidNotHappen as error:
+            outcome = Failed(message=str(error) or "the tool reported that nothing happened")
+        return _stage(context, record, outcome, services, events)
+
+
+async def _call(
+    context: AsyncContext, record: CallRecord, services: SessionServices, events: EventWriter
+) -> ToolOutcome:
+    session = SESSION.get(context)
+    state = StateStore(context).load()
+    if state is None:
+        raise RuntimeError(f"{record.call_id} has no framework state to run with")
+    key = idempotency_key(context.flow_id, record)
+    request = CallToolRequest(
+        step=StepContext(
+            session_id=context.flow_id,
+            turn_id=record.turn_id,
+            step_number=session.step_number,
+            attempt=context.attempt,
+            settings=dict(session.running_turn.settings),
+            events=events,
+        ),
+        state=state,
+        call=record.request,
+        idempotency_key=key,
+        approved=record.approved,
+        arguments=record.arguments,
+        answers=record.answers,
+        resume=record.resume,
+        earlier=tuple(TOOL_CALLS.get(context, call_id).settled() for call_id in record.waits_for),
+    )
+    call_info = ToolCallInfo(
+        session_id=context.flow_id,
+        turn_id=record.turn_id,
+        call_id=record.call_id,
+        idempotency_key=key,
+        attempt=context.attempt,
+    )
+    with running_tool_call(call_info), attempt():
+        return await services.runner.call_tool(request)
+
+
+def _stage(
+    context: AsyncContext, record: CallRecord, outcome: ToolOutcome, services: SessionServices, events: EventWriter
+) -> StepDecision:
+    match outcome:
+        case Returned() | Failed():
+            settle_call(context, events, record, outcome)
+            return dead_end()
+        case RetryLater(after_seconds=seconds):
+            delay = max(1, min(math.ceil(seconds), MAX_DELAY_SECONDS))
+            return go_to_many(_moves.to_await_tool_start(record, delay_seconds=delay))
+        case Asks(questions=questions, resume=resume):
+            if record.ask_round >= MAX_ASK_ROUNDS:
+                settle_call(context, events, record, Failed(message=f"the tool asked more than {MAX_ASK_ROUNDS} times"))
+                return dead_end()
+            ask_round = record.ask_round + 1
+            asking = record.model_copy(update={"ask_round": ask_round, "questions": questions, "resume": resume})
+            TOOL_CALLS.set(context, record.call_id, asking)
+            waiting = begin_interrupts(
+                context,
+                events,
+                services.options,
+                turn_id=record.turn_id,
+                name=f"{record.call_id}-ask-{ask_round}",
+                questions=questions,
+                call_id=record.call_id,
+                request=record.request,
+            )
+            return go_to_many(_moves.to_await_tool_approval(waiting))
