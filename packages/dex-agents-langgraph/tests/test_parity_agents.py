@@ -185,6 +185,23 @@ def limited(models: Models, log: list[str]) -> Graph:
     return create_agent(models["m"], [look_up_tool(log)], middleware=middleware)
 
 
+def limited_in_a_run(models: Models, log: list[str]) -> Graph:
+    middleware: list[AgentMiddleware[Any, Any, Any]] = [
+        ToolCallLimitMiddleware(run_limit=2, exit_behavior="continue"),
+        ModelCallLimitMiddleware(run_limit=4, exit_behavior="end"),
+    ]
+    return create_agent(models["m"], [look_up_tool(log)], middleware=middleware)
+
+
+def refused_in_a_run(models: Models, log: list[str]) -> Graph:
+    limit = ModelCallLimitMiddleware(run_limit=2, exit_behavior="error")
+    return create_agent(models["m"], [look_up_tool(log)], middleware=[limit])
+
+
+def always_look(messages: list[BaseMessage]) -> AIMessage:
+    return reply("", tool_call("look_up", f"c{len(messages)}", city="Oslo"))
+
+
 def long_talk(messages: list[BaseMessage]) -> AIMessage:
     if isinstance(messages[-1], ToolMessage):
         return reply(f"answer {len(messages)}")
@@ -324,6 +341,18 @@ SCENARIOS = [
         scripts={"m": long_talk, "summary": lambda messages: "SUMMARY"},
         build=limited,
         turns=("q0", "q1", "q2", "q3", "q4"),
+    ),
+    Scenario(
+        name="limits of one run, counted anew in each turn",
+        scripts={"m": always_look},
+        build=limited_in_a_run,
+        turns=("go", "go on"),
+    ),
+    Scenario(
+        name="a limit of one run that ends the turn",
+        scripts={"m": always_look},
+        build=refused_in_a_run,
+        fails="Model call limits exceeded",
     ),
     Scenario(
         name="a list of things to do",

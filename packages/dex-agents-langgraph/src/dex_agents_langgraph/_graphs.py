@@ -28,6 +28,7 @@ from dex_agents_langgraph._private import (
     with_function,
     with_nodes,
 )
+from dex_agents_langgraph._turn_values import keep_turn_values
 
 DEFERRED: Final = "dex_agents_deferred"
 """Marks the interrupts with which this adapter stops a graph at its tool calls."""
@@ -158,7 +159,8 @@ def stop_at_calls(graph: Graph, batch: Batch, path: tuple[str, ...] = ()) -> Gra
             return replace_node(node, bound=copied, subgraphs=[copied])
         return node
 
-    return with_nodes(graph, {name: replace(name, node) for name, node in graph.nodes.items()})
+    copied = with_nodes(graph, {name: replace(name, node) for name, node in graph.nodes.items()})
+    return keep_turn_values(copied)
 
 
 def _stop_or_replay(node: ToolNode, batch: Batch, path: tuple[str, ...]) -> Callable[[Any, RunnableConfig, Any], Any]:
@@ -233,7 +235,7 @@ def run_only(graph: Graph, path: Sequence[str], single: SingleCall) -> Graph:
         else:
             # Its own code must not run again only because a call does.
             nodes[name] = replace_node(node, bound=RunnableLambda(_hold, _hold_async), subgraphs=[], **_NO_RETRIES)
-    copied = with_nodes(graph, nodes)
+    copied = keep_turn_values(with_nodes(graph, nodes))
     copied.interrupt_before_nodes = []
     copied.interrupt_after_nodes = []
     return copied

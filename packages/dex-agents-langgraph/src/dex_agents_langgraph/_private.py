@@ -126,8 +126,15 @@ def as_graph(value: object) -> Graph | None:
 
 
 def channels_of(graph: Graph) -> dict[str, object]:
-    """Return the channels of a graph, and its managed values."""
-    return cast("dict[str, object]", cast("Any", graph).channels)
+    """Return the channels of a graph, and its managed values, in a new dictionary."""
+    return dict(cast("dict[str, object]", cast("Any", graph).channels))
+
+
+def with_channels(graph: Graph, channels: Mapping[str, object]) -> Graph:
+    """Copy a graph with other channels; the user's graph keeps its own."""
+    changed = copy.copy(graph)
+    cast("Any", changed).channels = dict(channels)
+    return changed
 
 
 def checkpointer_of(graph: Graph) -> object:

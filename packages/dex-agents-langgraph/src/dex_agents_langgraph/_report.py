@@ -4,14 +4,14 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import cast
 
-from langgraph.channels.untracked_value import UntrackedValue
 from langgraph.constants import START
 from langgraph.pregel import Pregel
 
 from dex_agents.runner import KnownTool
 from dex_agents.tools import ToolPolicies, find_policy
 from dex_agents_langgraph._graphs import graphs_by_path, tool_nodes
-from dex_agents_langgraph._private import Graph, channels_of, checkpointer_of
+from dex_agents_langgraph._private import Graph, checkpointer_of
+from dex_agents_langgraph._turn_values import turn_values
 
 _SHOWN_SEPARATOR = "/"
 
@@ -83,11 +83,11 @@ def _remarks(path: tuple[str, ...], graph: Graph, tool_node_paths: Collection[tu
     stops = [*cast("list[str]", graph.interrupt_before_nodes), *cast("list[str]", graph.interrupt_after_nodes)]
     if stops:
         remarks.append(f"static breakpoints of {name}, which ask a person before the agent goes on: {', '.join(stops)}")
-    untracked = [channel for channel, kind in channels_of(graph).items() if isinstance(kind, UntrackedValue)]
+    untracked = sorted(turn_values(graph))
     if untracked:
         remarks.append(
-            f"channels of {name} that LangGraph never saves and that are lost between two Steps: "
-            f"{', '.join(untracked)}; name the tools that need them in `inside_model_step`"
+            f"channels of {name} that live for one turn: {', '.join(untracked)}; of what they hold, only plain data "
+            "outlives a Step, so name tools that need something else there in `inside_model_step`"
         )
     checkpointer = checkpointer_of(graph)
     if checkpointer is not None and not isinstance(checkpointer, bool):

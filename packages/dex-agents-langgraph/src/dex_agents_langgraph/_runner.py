@@ -140,6 +140,7 @@ class LangGraphRunner:
         taken = 0
         run_input: Any = None
         if isinstance(request.input, NewTurn):
+            saver.forget(built.turn_values)
             # As LangGraph counts: one superstep for the input, and the limit from there.
             turn = TurnState(last_step=saver.newest_step() + 2 + built.recursion_limit)
             message_id = f"{request.step.turn_id}-user"

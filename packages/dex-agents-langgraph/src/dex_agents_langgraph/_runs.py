@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from inspect import isawaitable
 from typing import Any, Final, cast
 
+from langchain.agents.middleware.model_call_limit import ModelCallLimitExceededError
+from langchain.agents.middleware.tool_call_limit import ToolCallLimitExceededError
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import merge_configs
 from langgraph.errors import GraphRecursionError
@@ -27,6 +29,7 @@ from dex_agents_langgraph._private import (
     delta_channels,
     make_run_control,
 )
+from dex_agents_langgraph._turn_values import turn_values
 from dex_agents_langgraph._types import collect_types
 
 GraphFactory = Callable[[Mapping[str, JsonValue]], Graph]
@@ -47,12 +50,14 @@ class BuiltGraph:
         graph: The graph, which is never changed.
         codec: Writes and reads its values.
         deltas: By the nodes that lead to a graph, its channels whose value lies in the writes of earlier checkpoints.
+        turn_values: Likewise, its channels that hold their value for one turn only.
         recursion_limit: Supersteps that one turn may take.
     """
 
     graph: Graph
     codec: ValueCodec
     deltas: Mapping[tuple[str, ...], frozenset[str]]
+    turn_values: Mapping[tuple[str, ...], set[str]]
     recursion_limit: int
 
 
@@ -95,6 +100,7 @@ class GraphRuns:
             graph=graph,
             codec=ValueCodec(collect_types(graph, self.allowed_types)),
             deltas={path: delta_channels(one) for path, one in graphs_by_path(graph)},
+            turn_values={path: turn_values(one) for path, one in graphs_by_path(graph)},
             recursion_limit=next((limit for limit in limits if limit is not None), DEFAULT_RECURSION_LIMIT),
         )
 
@@ -199,7 +205,7 @@ def translate_failures() -> Generator[None]:
     """Raise `TurnFailedError` for what another attempt of the same run cannot help."""
     try:
         yield
-    except GraphRecursionError as error:
+    except (GraphRecursionError, ModelCallLimitExceededError, ToolCallLimitExceededError) as error:
         raise TurnFailedError(str(error)) from error
     except Exception as error:
         # The clients of all providers put the HTTP status there.

@@ -135,6 +135,17 @@ class SnapshotSaver(BaseCheckpointSaver[int]):
         newest = self.newest(namespace)
         return -2 if newest is None else cast("int", newest.metadata.get("step", -2))
 
+    def forget(self, channels: Mapping[tuple[str, ...], Collection[str]]) -> None:
+        """Empty channels that hold their value for one turn only.
+
+        Args:
+            channels: By the nodes that lead to a graph, its channels.
+        """
+        for namespace, checkpoints in self.stored.items():
+            for checkpoint in checkpoints.values():
+                for channel in channels.get(node_path(namespace), ()):
+                    checkpoint.values.pop(channel, None)
+
     def dump(self, delta_channels: Mapping[tuple[str, ...], Collection[str]]) -> Namespaces:
         """Write what a later Step needs as JSON.
 
