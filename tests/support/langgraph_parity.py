@@ -14,7 +14,7 @@ from langgraph.types import Command
 from pydantic import BaseModel, JsonValue
 from pydantic_core import to_jsonable_python
 
-from dex_agents.messages import Block
+from dex_agents.messages import Block, TextBlock
 from dex_agents.testing import InMemorySession, PendingQuestion, TurnFailed
 from dex_agents.tools import Answer
 from dex_agents_langgraph import LangGraphRunner
@@ -188,8 +188,6 @@ def finish(trace: Trace, models: Mapping[str, ScriptedChatModel], values: Any) -
 
 
 def as_blocks(turn: str | Sequence[Block]) -> Sequence[Block]:
-    from dex_agents.messages import TextBlock
-
     return (TextBlock(text=turn),) if isinstance(turn, str) else turn
 
 
