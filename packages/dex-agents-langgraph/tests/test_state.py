@@ -227,7 +227,7 @@ async def test_finished_subgraphs_leave_nothing_behind() -> None:
 def state(**changes: Any) -> FrameworkState:
     written = {
         "framework": "langgraph",
-        "framework_version": "1.2.0",
+        "framework_version": "1.0.0",
         "format": 1,
         "value": {"namespaces": {}},
         **changes,
@@ -238,9 +238,9 @@ def state(**changes: Any) -> FrameworkState:
 @pytest.mark.parametrize(
     ("changes", "newer", "text"),
     [
-        ({"framework": "other"}, False, "written by other 1.2.0"),
+        ({"framework": "other"}, False, "written by other 1.0.0"),
         ({"format": 2}, True, "format 2"),
-        ({"value": {"wrong": 1}}, False, "written by langgraph 1.2.0"),
+        ({"value": {"wrong": 1}}, False, "written by langgraph 1.0.0"),
         ({"value": {"wrong": 1}, "framework_version": "99.0"}, True, "written by langgraph 99.0"),
     ],
 )
