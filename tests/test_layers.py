@@ -10,6 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 CORE, ENGINE, ADAPTER = "dex_agents", "dex_agents_embedded", "dex_agents_pydantic_ai"
+LANGGRAPH = "dex_agents_langgraph"
 
 
 def lint_layers(directory: Path) -> subprocess.CompletedProcess[str]:
@@ -52,6 +53,8 @@ def test_the_sources_keep_the_layers(sources: Path) -> None:
         (ADAPTER, f"import {ENGINE}"),
         (ADAPTER, "import dex"),
         (ADAPTER, f"import {CORE}._storage.schema"),
+        (LANGGRAPH, f"import {ENGINE}"),
+        (LANGGRAPH, f"import {ADAPTER}"),
     ],
 )
 def test_a_planted_violation_fails(sources: Path, package: str, planted: str) -> None:
