@@ -8,7 +8,7 @@ import nox
 
 nox.needs_version = ">=2026.10"
 nox.options.default_venv_backend = "uv"
-nox.options.sessions = ["lint", "types", "tests"]
+nox.options.sessions = ["tests"]
 
 PYTHONS = ("3.11", "3.12", "3.13")
 
@@ -29,7 +29,9 @@ def sync(session: nox.Session, *groups: str) -> None:
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """Run the whole test suite on the interpreter that runs nox."""
+    """Run the whole test suite on the interpreter that runs nox, and then the quick checks of style and types."""
+    session.notify("lint")
+    session.notify("types")
     sync(session, "test")
     session.run("pytest", *session.posargs)
 

@@ -10,6 +10,7 @@ ask colour                 the agent itself asks a question
 fail                       end the turn, finally
 crash                      raise, so that the Step is retried
 say hello                  answer
+sleep                      hold the model call for 60 s
 recall                     answer with everything that the model has seen
 ```
 
@@ -106,7 +107,12 @@ class ScriptedRunner:
                 seen += [f"answer {answer.question_id}: {answer.value}" for answer in answers]
             case _:
                 seen.append("continue")
+        seen += [f"steering: {message.text}" for message in request.steering]
+        if request.step.settings:
+            seen.append(f"settings: {json.dumps(dict(request.step.settings))}")
         line, rest = script[0], script[1:]
+        if line.startswith("sleep"):
+            await asyncio.sleep(60)
         outcome = self._outcome(line, request, seen)
         messages: tuple[Message, ...] = ()
         if isinstance(outcome, Finished):
@@ -116,7 +122,11 @@ class ScriptedRunner:
             seen.append(f"assistant: {outcome.text}")
         value: JsonValue = {"seen": cast("list[JsonValue]", seen), "script": cast("list[JsonValue]", rest)}
         return ModelStep(
-            outcome=outcome, state=_state(value), messages=messages, usage=Usage(requests=1, input_tokens=len(seen))
+            outcome=outcome,
+            state=_state(value),
+            messages=messages,
+            usage=Usage(requests=1, input_tokens=len(seen)),
+            steering_taken=len(request.steering),
         )
 
     async def call_tool(self, request: CallToolRequest) -> ToolOutcome:
@@ -128,6 +138,8 @@ class ScriptedRunner:
         note_run("tool", name=name, key=request.idempotency_key, attempt=request.step.attempt)
         if "_blocks" in name:
             await _block(name)
+        if "_sleeps" in name:
+            await asyncio.sleep(60)
         if "_meet" in name:
             await _meet()
         if "_huge" in name:

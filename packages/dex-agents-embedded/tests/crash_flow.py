@@ -1,4 +1,4 @@
-"""The Flow of the crash tests, and the processes that run it: `python crash_flow.py engine|worker ...`.
+"""The Flow of the crash tests, and the processes that run it: `python crash_flow.py engine|dying-engine|worker ...`.
 
 Every handler appends a line to a log outside the engine before it does anything else, so that the log tells what
 really ran.
@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import sys
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
@@ -145,8 +147,19 @@ class CrashFlow(Flow[None]):
         return RPCResult(received.get(context))
 
 
-async def serve(directory: str, address: str) -> None:
-    async with EmbeddedEngine(directory, address) as engine:
+class DyingEngine(EmbeddedEngine):
+    """Ends its process with a transaction open, at one commit in twenty-five."""
+
+    def _before_commit(self) -> Callable[[], None]:
+        def maybe_die() -> None:
+            if random.random() < 0.04:
+                os._exit(9)
+
+        return maybe_die
+
+
+async def serve(engine: EmbeddedEngine) -> None:
+    async with engine:
         print(engine.address, flush=True)
         await engine.wait_ended()
 
@@ -166,6 +179,8 @@ async def work(address: str, cache: str) -> None:
 if __name__ == "__main__":
     role, *arguments = sys.argv[1:]
     if role == "engine":
-        asyncio.run(serve(arguments[0], arguments[1]))
+        asyncio.run(serve(EmbeddedEngine(arguments[0], arguments[1])))
+    elif role == "dying-engine":
+        asyncio.run(serve(DyingEngine(arguments[0], arguments[1])))
     else:
         asyncio.run(work(arguments[0], str(Path(arguments[1]))))

@@ -25,14 +25,19 @@ class Process:
         self.ready_line = ""
 
     async def __aenter__(self) -> Self:
+        await self.start()
+        assert self.ready_line, f"{self._arguments} ended before it was ready"
+        return self
+
+    async def start(self) -> bool:
+        """Start the process; return False if it ended before it was ready."""
         self._process = await asyncio.create_subprocess_exec(
             sys.executable, str(_SCRIPT), *self._arguments, stdout=asyncio.subprocess.PIPE, env=self._environment
         )
         assert self._process.stdout is not None
         async with asyncio.timeout(_PATIENCE_SECONDS):
             self.ready_line = (await self._process.stdout.readline()).decode().strip()
-        assert self.ready_line, f"{self._arguments} ended before it was ready"
-        return self
+        return bool(self.ready_line)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -46,3 +51,9 @@ class Process:
         if process.returncode is None:
             process.send_signal(signal.SIGKILL)
         await process.wait()
+
+    async def ended(self) -> None:
+        """Wait until the process has ended by itself."""
+        assert self._process is not None
+        async with asyncio.timeout(_PATIENCE_SECONDS):
+            await self._process.wait()

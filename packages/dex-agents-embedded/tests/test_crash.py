@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, cast
 
 import grpc
-import pytest
 from dex import (
     AsyncClient,
     BlobCacheConfig,
@@ -26,7 +26,6 @@ from dex import (
 from crash_flow import LOG_VARIABLE, CrashFlow
 from processes import Process
 
-ROUNDS = 10
 SEED = 20261129
 
 
@@ -55,26 +54,38 @@ class Traffic:
                 await asyncio.sleep(0.05)  # the engine is down: what was not acknowledged may or may not have happened
 
 
-@pytest.mark.timeout(120)
 async def test_an_engine_that_is_killed_again_and_again_loses_and_repeats_nothing(tmp_path: Path) -> None:
-    log = tmp_path / "runs.log"
     dice = random.Random(SEED)
+
+    async def death(engine: Process) -> None:
+        await asyncio.sleep(dice.uniform(0.1, 1.2))
+        await engine.kill()
+
+    await survive(tmp_path, "engine", death, rounds=10)
+
+
+async def test_an_engine_that_dies_with_a_transaction_open_loses_and_repeats_nothing(tmp_path: Path) -> None:
+    await survive(tmp_path, "dying-engine", Process.ended, rounds=5)
+
+
+async def survive(tmp_path: Path, role: str, death: Callable[[Process], Awaitable[None]], *, rounds: int) -> None:
+    log = tmp_path / "runs.log"
     data = str(tmp_path / "data")
     flow = CrashFlow()
     registry = Registry([flow], allow_async_handlers=True)
     cache = open_blob_cache(BlobCacheConfig(str(tmp_path / "cache"), 1 << 20))
-    async with Process("engine", data, "127.0.0.1:0") as engine:
+    async with Process(role, data, "127.0.0.1:0") as engine:
         address = engine.ready_line
         environment = {LOG_VARIABLE: str(log)}
         async with Process("worker", address, str(tmp_path / "worker"), environment=environment):
             client = AsyncClient(registry, cache, ClientOptions(address, worker_target=WorkerTarget(pull=True)))
             traffic = Traffic(client, flow)
             sending = asyncio.create_task(traffic.run())
-            for _ in range(ROUNDS):
-                await asyncio.sleep(dice.uniform(0.1, 1.2))
-                await engine.kill()
-                engine = Process("engine", data, address)
-                await engine.__aenter__()
+            for round_ in range(rounds):
+                await death(engine)
+                engine = Process("engine" if round_ == rounds - 1 else role, data, address)
+                while not await engine.start():
+                    await engine.ended()  # it died in the commit of its own recovery: once more
             await asyncio.sleep(0.5)
             traffic.is_over = True
             await sending
@@ -84,7 +95,7 @@ async def test_an_engine_that_is_killed_again_and_again_loses_and_repeats_nothin
             await client.close()
         await engine.kill()
     cache.close()
-    assert len(traffic.started) > ROUNDS
+    assert len(traffic.started) > rounds
     check_log(log.read_text().splitlines())
     assert set(results.values()) <= {"charged", "dex.NotCompleted.EngineRestart"}
     assert "charged" in results.values()

@@ -9,6 +9,7 @@ import asyncio
 import time
 from datetime import timedelta
 from pathlib import Path
+from typing import Any, cast
 
 import grpc
 import pytest
@@ -35,6 +36,7 @@ from dex import (
     rpc,
 )
 from dex.dexpb import dex_pb2 as pb
+from grpc_status import rpc_status
 
 from dex_agents_embedded import EmbeddedEngine
 from engine_world import World, eventually
@@ -221,6 +223,12 @@ async def test_an_rpc_without_a_worker_fails_by_name_within_the_bounded_wait(tmp
             await world.call(flow.read, "account")
         assert time.monotonic() - began < 2
         assert caught.value.worker_error_type == "NO_WORKER_AVAILABLE"
+        with pytest.raises(grpc.aio.AioRpcError) as raw:
+            await world.service.InvokeRPC(pb.InvokeRPCRequest(flow_id="account", rpc_name="read"))
+        status = cast(Any, rpc_status).from_call(raw.value)
+        details = pb.ServiceErrorResponse()
+        assert status.details[0].Unpack(details)
+        assert details.dispatch_task_error_reason == pb.DISPATCH_TASK_ERROR_REASON_NO_WORKER_AVAILABLE
         await world.start_worker()
         assert await world.call(flow.read, "account") == 0
 

@@ -171,6 +171,7 @@ async def test_flows_are_found_by_their_fields_and_indexed_attributes(tmp_path: 
         assert await found(world, "Score >= 1 AND Score < 3") == {"flow-1", "flow-2"}
         assert await found(world, f"StartTime >= '{began.isoformat()}'") == {"flow-0", "flow-1", "flow-2", "flow-3"}
         assert await found(world, f"StartTime < '{began.isoformat()}'") == set()
+        assert await found(world, "CloseTime < '2999-01-01'") == {"flow-3"}
         await world.call(flow.forget_status, "flow-1")
         assert await found(world, "AgentStatus = 'waiting'") == {"flow-3"}
         page = await world.client.search_flows("Score = 2", 1)

@@ -16,10 +16,12 @@ from dex import (
     Context,
     Flow,
     FlowStatus,
+    PersistenceSchema,
     RPCResult,
     Step,
     StepDecision,
     StepList,
+    Stream,
     force_complete,
     go_to,
     rpc,
@@ -267,27 +269,32 @@ class Slow(Step[None]):
     async def execute(self, context: AsyncContext, nothing: None) -> StepDecision:
         if context.attempt == 1:
             await context.heartbeat("half")
-            SLOW_STARTED.set()
+            feed.write(context, "the heartbeat is sent")
             await asyncio.sleep(30)
         return force_complete(f"{context.attempt} {context.get_last_heartbeat_value(str)}")
 
 
-SLOW_STARTED = asyncio.Event()
+feed = Stream("feed", str, 1 << 20)
 
 
 class SlowFlow(Flow[None]):
     def get_steps(self) -> StepList[None]:
         return StepList[None].start_step(Slow())
 
+    def get_persistence_schema(self) -> PersistenceSchema:
+        return PersistenceSchema.of(feed)
+
 
 async def test_a_step_that_an_engine_restart_cut_off_goes_on_soon_with_its_heartbeat_value(tmp_path: Path) -> None:
-    SLOW_STARTED.clear()
     flow = SlowFlow()
     engine = EmbeddedEngine(tmp_path / "data", stop_grace_seconds=0)
     async with World(tmp_path, flow, engine=engine) as world:
         await world.start_worker()
         await world.client.start_flow(flow, "slow", None)
-        await SLOW_STARTED.wait()
+        # The frames of a Step come in order: once the second one is seen, the engine has the heartbeat.
+        await world.service.ReadStream(
+            pb.ReadStreamRequest(flow_id="slow", flow_type="SlowFlow", stream_name="feed", wait_time_seconds=5)
+        )
         await world.engine.stop()
     async with World(tmp_path, flow, engine=EmbeddedEngine(tmp_path / "data")) as world:
         began = time.monotonic()

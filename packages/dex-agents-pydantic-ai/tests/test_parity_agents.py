@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from pydantic_ai import Agent, ModelRetry, RunContext
-from pydantic_ai.capabilities import Hooks, PrepareTools, ProcessHistory
+from pydantic_ai.capabilities import Capability, Hooks, PrepareTools, ProcessHistory
 from pydantic_ai.messages import (
     ModelMessage,
     ModelResponse,
@@ -177,6 +177,21 @@ def reminding(model: Model, log: list[str]) -> Agent[Any, Any]:
     return agent
 
 
+def with_a_capability_to_load(model: Model, log: list[str]) -> Agent[Any, Any]:
+    def refund(x: int) -> str:
+        log.append(f"refund {x}")
+        return f"refunded {x}"
+
+    refunds = Capability[object](
+        id="refunds",
+        description="Pays money back.",
+        instructions="Be careful with money.",
+        tools=[refund],
+        defer_loading=True,
+    )
+    return Agent[object, str](model, capabilities=[refunds], retries=2)
+
+
 IMAGE = base64.b64encode(b"\x89PNG").decode()
 SCENARIOS = [
     Scenario(
@@ -258,6 +273,19 @@ SCENARIOS = [
         build=delegating,
         usage_limits=UsageLimits(total_tokens_limit=400),
         fails="total_tokens_limit",
+    ),
+    Scenario(
+        name="a capability that the model loads",
+        script=[
+            [Call("refund", {"x": 1}, "a")],
+            [Call("load_capability", {"id": "refunds"}, "b"), Call("refund", {"x": 2}, "c")],
+            [Call("refund", {"x": 3}, "d")],
+            "done",
+            [Call("refund", {"x": 4}, "e")],
+            "done again",
+        ],
+        build=with_a_capability_to_load,
+        turns=("go", "go on"),
     ),
     Scenario(
         name="tools that the provider runs",

@@ -10,8 +10,10 @@ import pytest
 from pydantic import BaseModel, JsonValue
 from pydantic_ai import Agent, CustomEvent, RunContext
 from pydantic_ai.agent import EventStreamHandler, WrapperAgent
-from pydantic_ai.exceptions import CallDeferred
-from pydantic_ai.messages import AgentStreamEvent, TextPart, ThinkingPart, ToolCallPart
+from pydantic_ai.exceptions import CallDeferred, ModelHTTPError
+from pydantic_ai.messages import AgentStreamEvent, ModelMessage, TextPart, ThinkingPart, ToolCallPart
+from pydantic_ai.models.fallback import FallbackModel
+from pydantic_ai.models.function import AgentInfo
 
 from dex_agents.errors import TurnFailedError
 from dex_agents.messages import MediaBlock, ReasoningBlock
@@ -25,7 +27,7 @@ from dex_agents.testing import (
 from dex_agents.tools import Answer, ToolEffect, ToolPolicy, current_tool_call
 from dex_agents_pydantic_ai import PydanticAIRunner
 from dex_agents_pydantic_ai._private import check_names
-from dex_agents_pydantic_ai.testing import ScriptedModel
+from dex_agents_pydantic_ai.testing import Reply, ScriptedModel
 from support.pydantic_ai_agents import error_of, finished, session_of, simple
 
 Call = ToolCallPart
@@ -381,3 +383,15 @@ def test_a_release_without_a_needed_name_is_refused_at_import() -> None:
         check_names({("pydantic_ai._agent_graph", "GraphAgentState"): ("usage", "telepathy")})
     with pytest.raises(ImportError, match=r"has no pydantic_ai\.nowhere\.Name"):
         check_names({("pydantic_ai.nowhere", "Name"): ()})
+
+
+async def test_a_fallback_model_is_asked_in_the_same_step_and_streams_when_all_its_models_can() -> None:
+    def fail(messages: list[ModelMessage], info: AgentInfo) -> Reply:
+        raise ModelHTTPError(503, "first")
+
+    for can_stream, text in ((True, "second"), (False, "")):
+        first, second = ScriptedModel(fail), ScriptedModel(["second"], streaming=can_stream)
+        session = session_of(Agent[object, str](FallbackModel(first, second)))
+        assert finished(await session.send("go")).text == "second"
+        assert session.steps == ["RunModel"]
+        assert "".join(session.events.texts) == text

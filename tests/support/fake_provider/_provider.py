@@ -104,6 +104,10 @@ class FakeProvider:
         """
         self._application.script = replies if isinstance(replies, Script) else Script(replies, choose_by)
 
+    def forget_requests(self) -> None:
+        """Begin to count again: what follows gets the ids that a new provider would give."""
+        self._recorder.requests.clear()
+
     @property
     def requests(self) -> list[RecordedRequest]:
         """All requests so far, in order of arrival."""

@@ -159,7 +159,9 @@ class Search:
                 return f"{_TEXT_FIELDS[field]} {operator} ?", [operand]
             return f"status {operator} ?", [_status(operand)]
         if field in _TIME_FIELDS:
-            return f"{_TIME_FIELDS[field]} {operator} ?", [_time(field, operand)]
+            # An open Flow has 0 for its close time, which is no time to compare with.
+            column = _TIME_FIELDS[field]
+            return f"({column} > 0 AND {column} {operator} ?)", [_time(field, operand)]
         if field not in self._index_types:
             known = ", ".join(sorted([*_TEXT_FIELDS, *_STATUS_FIELDS, *_TIME_FIELDS, *self._index_types.keys()]))
             raise invalid(f"{field!r} is no field and no indexed Attribute that a Worker declared; known: {known}")

@@ -1,32 +1,29 @@
 """The client of an agent's sessions: start, send, ask, watch, approve, stop."""
 
-import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar, overload
 
 from dex import (
     Credential,
-    RPCInvokeOptions,
 )
 from pydantic import JsonValue
 
 from dex_agents._client.address import DEFAULT_SERVER_ADDRESS, named_server_address
-from dex_agents._client.answer import typed_output
+from dex_agents._client.answer import answer_within, completed, typed_output
 from dex_agents._client.connection import Connection
-from dex_agents._client.content import check_label, check_message_id, refusal_of, user_message
+from dex_agents._client.content import check_label, check_message_id, user_message
 from dex_agents._client.event_reader import EventReader, StreamedEvent
 from dex_agents._client.interrupt_answers import InterruptAnswers
+from dex_agents._client.message_pages import MessagePages
 from dex_agents._client.session_id import check_session_id
 from dex_agents._client.session_lifecycle import SessionLifecycle
 from dex_agents._client.session_search import SessionPage, lifecycle_of, session_query, summary_of
+from dex_agents._client.turn_control import TurnControl
 from dex_agents._client.turn_waiter import TurnWaiter
-from dex_agents._storage.schema import MESSAGE_CHUNKS, MESSAGE_TURNS
 from dex_agents.errors import (
-    AnswerTimeoutError,
     ConfigurationError,
-    TurnFailedError,
 )
 from dex_agents.messages import Block, SavedMessage
 from dex_agents.session import AgentSession
@@ -34,11 +31,10 @@ from dex_agents.snapshot import (
     AgentSnapshot,
     InterruptAnswer,
     MessagePage,
-    MessagePageRequest,
     SendReceipt,
     SessionStart,
+    TurnCancellation,
     TurnResult,
-    UserMessage,
 )
 
 if TYPE_CHECKING:
@@ -82,6 +78,8 @@ class AgentSessionClient:
         self._waiter = TurnWaiter(flow, self._connection)
         self._events = EventReader(flow, self._connection)
         self._answers = InterruptAnswers(flow, self._connection)
+        self._pages = MessagePages(flow, self._connection)
+        self._turns = TurnControl(flow, self._connection)
 
     async def __aenter__(self) -> Self:
         if self._owns_connection:
@@ -152,21 +150,91 @@ class AgentSessionClient:
             SessionFailedError: It has failed.
         """
         message = user_message(check_session_id(session_id), content, message_id)
-        return await self._send(session_id, message)
+        return await self._turns.send(session_id, message)
 
-    async def _send(self, session_id: str, message: UserMessage) -> SendReceipt:
-        options = RPCInvokeOptions(
-            lock_attribute_map_instances=(MESSAGE_TURNS.lock(message.message_id),),
-            load_attribute_map_instances=(MESSAGE_TURNS.load(message.message_id),),
-        )
-        client = self._connection.client
-        receipt = await self._connection.call(
-            lambda: client.invoke_rpc(self._flow.send_user_message, session_id, message, options=options),
-            session_id=session_id,
-        )
-        if not receipt.accepted:
-            raise refusal_of(session_id, message, receipt)
-        return receipt
+    async def steer_user_message(
+        self, session_id: str, content: str | Sequence[Block], *, message_id: str | None = None
+    ) -> SendReceipt:
+        """Send a message to the running turn; its model sees it with its next call, and never twice.
+
+        When the turn ends first, or none runs, the message starts the next turn. A call in flight is not cut off.
+
+        Args:
+            session_id: The session.
+            content: As for `send_user_message`, but at most 64 KiB.
+            message_id: As for `send_user_message`; waiting for its result waits for the turn that took it.
+
+        Raises:
+            MessageQueueFullError: Too many steering messages wait.
+            SessionError: As for `send_user_message`.
+        """
+        message = user_message(check_session_id(session_id), content, message_id)
+        return await self._turns.steer(session_id, message)
+
+    async def interrupt_turn(
+        self,
+        session_id: str,
+        content: str | Sequence[Block],
+        *,
+        reason: str = "interrupted by the user",
+        message_id: str | None = None,
+    ) -> str:
+        """Cancel the running turn and start the next one with this message; without a running turn, just start one.
+
+        Args:
+            session_id: The session.
+            content: As for `steer_user_message`.
+            reason: Why, for people and for the model.
+            message_id: As for `send_user_message`.
+
+        Returns:
+            The message's id.
+
+        Raises:
+            SessionError: As for `send_user_message`.
+        """
+        message = user_message(check_session_id(session_id), content, message_id)
+        turn_id = (await self.get_agent_snapshot(session_id)).turn_id
+        cancellation = TurnCancellation(turn_id=turn_id, reason=reason, message=message)
+        if not turn_id or not await self._turns.cancel(session_id, cancellation):
+            await self._turns.steer(session_id, message)
+        return message.message_id
+
+    async def cancel_turn(
+        self, session_id: str, *, turn_id: str | None = None, reason: str = "cancelled by the user"
+    ) -> bool:
+        """End the running turn; the session goes on, and the next turn's model hears what had been done.
+
+        Calls that wait for approval do not run. A read that ran is `failed`; a write that was queued or ran is
+        `outcome_unknown`.
+
+        Args:
+            session_id: The session.
+            turn_id: Cancel this turn only; None takes the one that runs now.
+            reason: Why, for people and for the model.
+
+        Returns:
+            False when the turn does not run (any more).
+        """
+        turn_id = turn_id or (await self.get_agent_snapshot(session_id)).turn_id
+        if not turn_id:
+            return False
+        return await self._turns.cancel(check_session_id(session_id), TurnCancellation(turn_id=turn_id, reason=reason))
+
+    async def update_session_settings(self, session_id: str, changes: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+        """Change a session's settings from its next turn on.
+
+        Args:
+            session_id: The session.
+            changes: New values by name, references that the Worker resolves and never secrets; None removes one.
+
+        Returns:
+            All settings.
+
+        Raises:
+            ConfigurationError: They would be larger than 64 KiB.
+        """
+        return await self._turns.change_settings(check_session_id(session_id), changes)
 
     @overload
     async def ask(
@@ -218,10 +286,10 @@ class AgentSessionClient:
             ConfigurationError: The output is not of the `output_type`.
         """
         message = user_message(check_session_id(session_id), content, message_id)
-        async with self._answer_within(timeout, session_id, message.message_id):
-            await self._send(session_id, message)
+        async with answer_within(timeout, session_id, message.message_id):
+            await self._turns.send(session_id, message)
             result = await self._waiter.wait(session_id, message.message_id)
-        result = _completed(result, session_id)
+        result = completed(result, session_id)
         return result if output_type is None else typed_output(result, output_type)
 
     async def wait_for_result(self, session_id: str, message_id: str, *, timeout: float | None = None) -> TurnResult:
@@ -240,22 +308,9 @@ class AgentSessionClient:
         """
         check_session_id(session_id)
         check_message_id(message_id)
-        async with self._answer_within(timeout, session_id, message_id):
+        async with answer_within(timeout, session_id, message_id):
             result = await self._waiter.wait(session_id, message_id)
-        return _completed(result, session_id)
-
-    @asynccontextmanager
-    async def _answer_within(self, timeout: float | None, session_id: str, message_id: str) -> AsyncGenerator[None]:
-        try:
-            async with asyncio.timeout(timeout):
-                yield
-        except TimeoutError:
-            raise AnswerTimeoutError(
-                f"session {session_id!r} gave no answer within {timeout:g} s: its turn goes on; wait on with "
-                f"wait_for_result(..., {message_id!r})",
-                session_id=session_id,
-                message_id=message_id,
-            ) from None
+        return completed(result, session_id)
 
     async def get_agent_snapshot(self, session_id: str) -> AgentSnapshot:
         """Look at a session: status, running turn, what waits for an answer, newest messages. Works after its end too.
@@ -283,25 +338,7 @@ class AgentSessionClient:
             ConfigurationError: A number is out of its range.
         """
         check_session_id(session_id)
-        if after_sequence < 0 or not 1 <= limit <= 200:
-            raise ConfigurationError(
-                f"after_sequence is {after_sequence} and limit is {limit}: give 0 or more, and 1 to 200"
-            )
-        client = self._connection.client
-        request = MessagePageRequest(after_sequence=after_sequence, limit=limit)
-        options = RPCInvokeOptions()
-        while True:
-            page = await self._connection.call(
-                lambda options=options: client.invoke_rpc(
-                    self._flow.list_agent_messages, session_id, request, options=options
-                ),
-                session_id=session_id,
-            )
-            # Only the Worker knows in which chunk the page lies, and only the caller can have it loaded. A chunk that
-            # rolls in or is deleted in between costs one more round.
-            if page.missing_chunk is None:
-                return page
-            options = RPCInvokeOptions(load_attribute_map_instances=(MESSAGE_CHUNKS.load(page.missing_chunk),))
+        return await self._pages.read(session_id, after_sequence, limit)
 
     async def iter_messages(self, session_id: str, *, after_sequence: int = 0) -> AsyncGenerator[SavedMessage]:
         """Iterate over all messages after a sequence, oldest first; ends at the newest."""
@@ -452,9 +489,3 @@ class AgentSessionClient:
             SessionNotFoundError: There is no such session.
         """
         return await self._lifecycle.stop(session_id, reason)
-
-
-def _completed(result: TurnResult, session_id: str) -> TurnResult:
-    if result.status != "completed":
-        raise TurnFailedError(f"{result.turn_id} of session {session_id!r} {result.status}: {result.error}")
-    return result

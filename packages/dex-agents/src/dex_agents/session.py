@@ -48,6 +48,28 @@ class AgentSession:
         """Send a user message without waiting for the answer."""
         return await self._client.send_user_message(self._session_id, content, message_id=message_id)
 
+    async def steer(self, content: str | Sequence[Block], *, message_id: str | None = None) -> SendReceipt:
+        """Send a message to the running turn."""
+        return await self._client.steer_user_message(self._session_id, content, message_id=message_id)
+
+    async def interrupt(
+        self,
+        content: str | Sequence[Block],
+        *,
+        reason: str = "interrupted by the user",
+        message_id: str | None = None,
+    ) -> str:
+        """Cancel the running turn and start the next one with this message; returns the message's id."""
+        return await self._client.interrupt_turn(self._session_id, content, reason=reason, message_id=message_id)
+
+    async def cancel_turn(self, *, turn_id: str | None = None, reason: str = "cancelled by the user") -> bool:
+        """End the running turn; False when none runs."""
+        return await self._client.cancel_turn(self._session_id, turn_id=turn_id, reason=reason)
+
+    async def update_settings(self, changes: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+        """Change settings from the next turn on; returns all of them."""
+        return await self._client.update_session_settings(self._session_id, changes)
+
     @overload
     async def ask(
         self, content: str | Sequence[Block], *, timeout: float | None = None, message_id: str | None = None

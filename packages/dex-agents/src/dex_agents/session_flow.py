@@ -10,6 +10,7 @@
 | AwaitToolStart | waits for the calls that a call must follow, or for a time |
 | ResumeTurn | waits for all results of one model response |
 | RecordTurnFailure, RecordToolFailure, RecordToolOutcomeUnknown | failure routes |
+| RecordTurnCancellation | ends a turn that was cancelled |
 """
 
 from datetime import timedelta
@@ -20,9 +21,11 @@ from dex import Context, Flow, PersistenceSchema, RPCResult, StepList, Stream, r
 from dex_agents._names import check_flow_name
 from dex_agents._storage import schema
 from dex_agents._turn.interrupts import take_answer
-from dex_agents._turn.mailbox import receive
+from dex_agents._turn.mailbox import receive, receive_steering
 from dex_agents._turn.services import SessionServices
 from dex_agents._turn.session_view import page_of, snapshot_of
+from dex_agents._turn.settings import change_settings
+from dex_agents._turn.turn_mail import take_token
 from dex_agents.events import EVENT_STREAM_NAME, AgentEvent
 from dex_agents.options import AgentSessionOptions
 from dex_agents.runner import AgentFrameworkRunner
@@ -32,11 +35,15 @@ from dex_agents.snapshot import (
     MessagePage,
     MessagePageRequest,
     SendReceipt,
+    SessionSettings,
     SessionStart,
+    SettingsUpdate,
+    TurnCancellation,
     TurnResultReply,
     TurnResultRequest,
     UserMessage,
 )
+from dex_agents.steps._moves import to_record_turn_cancellation
 from dex_agents.steps.await_tool_approval import AwaitToolApproval
 from dex_agents.steps.await_tool_start import AwaitToolStart
 from dex_agents.steps.await_user_message import AwaitUserMessage
@@ -44,12 +51,25 @@ from dex_agents.steps.call_single_attempt_tool import CallSingleAttemptTool
 from dex_agents.steps.call_tool import CallTool
 from dex_agents.steps.record_tool_failure import RecordToolFailure
 from dex_agents.steps.record_tool_outcome_unknown import RecordToolOutcomeUnknown
+from dex_agents.steps.record_turn_cancellation import RecordTurnCancellation
 from dex_agents.steps.record_turn_failure import RecordTurnFailure
 from dex_agents.steps.resume_turn import ResumeTurn
 from dex_agents.steps.run_model import RunModel
 
 RPC_TIMEOUT: Final = timedelta(seconds=15)
 """A call without a Worker fails within this time; nothing is lost by it."""
+
+CANCELLED_WITH_THEIR_TURN: Final = (
+    RunModel,
+    CallTool,
+    CallSingleAttemptTool,
+    AwaitToolApproval,
+    AwaitToolStart,
+    ResumeTurn,
+    RecordTurnFailure,
+    RecordToolFailure,
+    RecordToolOutcomeUnknown,
+)
 
 DEFAULT_OPTIONS: Final = AgentSessionOptions()
 
@@ -103,6 +123,7 @@ class AgentSessionFlow(Flow[SessionStart]):
             RecordTurnFailure(self._services),
             RecordToolFailure(self._services),
             RecordToolOutcomeUnknown(self._services),
+            RecordTurnCancellation(self._services),
         )
 
     def get_persistence_schema(self) -> PersistenceSchema:
@@ -113,6 +134,37 @@ class AgentSessionFlow(Flow[SessionStart]):
     def send_user_message(self, context: Context, message: UserMessage) -> RPCResult[SendReceipt]:
         """Queue a user message; the caller locks and loads `AgentMessageTurns/<message id>`."""
         return RPCResult(receive(context, message, self.options))
+
+    @rpc(timeout=RPC_TIMEOUT, is_transactional=True)
+    def steer_user_message(self, context: Context, message: UserMessage) -> RPCResult[SendReceipt]:
+        """Send a message to the running turn's model; locks and loads as in `send_user_message`.
+
+        It is offered with the turn's next model call. When the turn ends first, it starts the next one.
+        """
+        return RPCResult(receive_steering(context, message))
+
+    @rpc(timeout=RPC_TIMEOUT, is_transactional=True, load_channels=(schema.TURN_MAIL,))
+    def cancel_turn(self, context: Context, cancellation: TurnCancellation) -> RPCResult[bool]:
+        """End the running turn; with a message, begin the next one with it. Locks and loads that message's id.
+
+        Returns false when the turn does not run. A turn that ends at this very moment makes the call fail with
+        `ChannelMessageNotFoundError`; nothing is changed then.
+        """
+        session = schema.find(context, schema.SESSION)
+        turn = session.turn if session else None
+        if turn is None or turn.turn_id != cancellation.turn_id or not take_token(context, turn.turn_id):
+            return RPCResult(False)
+        if cancellation.message is not None:
+            receipt = receive_steering(context, cancellation.message)
+            if not receipt.accepted:
+                raise ValueError(f"the message was refused: {receipt.refusal}")
+        next_steps = (to_record_turn_cancellation(turn, cancellation.reason),)
+        return RPCResult(True, next_steps).with_canceling_steps(*CANCELLED_WITH_THEIR_TURN)
+
+    @rpc(timeout=RPC_TIMEOUT, lock_attributes=(schema.SETTINGS.lock(),))
+    def update_session_settings(self, context: Context, update: SettingsUpdate) -> RPCResult[SessionSettings]:
+        """Change settings, from the next turn on; returns all of them."""
+        return RPCResult(change_settings(context, update))
 
     @rpc(timeout=RPC_TIMEOUT, is_transactional=True)
     def resolve_interrupt(self, context: Context, answer: InterruptAnswer) -> RPCResult[bool]:

@@ -108,6 +108,7 @@ class AgentSnapshot(Stored):
         unsettled_calls: Calls of any turn whose outcome is unknown.
         interrupts: Pending ones, and answered ones of the current or latest turn.
         queued_messages: User messages that wait for their turn.
+        steering_messages: Messages that wait to reach the running turn.
         messages: The newest messages, oldest first, as many as fit.
         last_sequence: The newest message's sequence; 0 when there is none.
         settings: References that the Worker resolves.
@@ -125,6 +126,7 @@ class AgentSnapshot(Stored):
     unsettled_calls: tuple[ToolCallSnapshot, ...] = ()
     interrupts: tuple[Interrupt, ...] = ()
     queued_messages: int = 0
+    steering_messages: int = 0
     messages: tuple[SavedMessage, ...] = ()
     last_sequence: int = 0
     settings: dict[str, JsonValue] = Field(default_factory=dict)
@@ -248,3 +250,36 @@ class TurnResultReply(Stored):
 
     version: int = 1
     result: TurnResult | None = None
+
+
+class SessionSettings(Stored):
+    """The settings of a session, by name."""
+
+    version: int = 1
+    values: dict[str, JsonValue] = Field(default_factory=dict)
+
+
+class SettingsUpdate(Stored):
+    """The input of `update_session_settings`.
+
+    Attributes:
+        changes: New values by name; None removes a setting.
+    """
+
+    version: int = 1
+    changes: dict[str, JsonValue] = Field(default_factory=dict)
+
+
+class TurnCancellation(Stored):
+    """The input of `cancel_turn`.
+
+    Attributes:
+        turn_id: The turn to cancel; another one that runs by then is left alone.
+        reason: Why, for people and for the model.
+        message: Starts the next turn, before everything that waits.
+    """
+
+    version: int = 1
+    turn_id: str
+    reason: str = "cancelled by the user"
+    message: UserMessage | None = None

@@ -15,6 +15,15 @@ MAX_BATCH_BYTES: Final = 1024 * 1024
 MAX_MESSAGE_BYTES: Final = 512 * 1024
 """Of one user message."""
 
+MAX_STEERING_BYTES: Final = 64 * 1024
+"""Of one message that steers a running turn."""
+
+MAX_STEERING_MESSAGES: Final = 8
+"""Steering messages that may wait; they travel with every model call of the turn."""
+
+MAX_SETTINGS_BYTES: Final = 64 * 1024
+"""Of a session's settings, which travel with every Step."""
+
 MAX_KEPT_CALLS: Final = 100
 """Calls of the running turn whose records are kept after the model has seen their results."""
 

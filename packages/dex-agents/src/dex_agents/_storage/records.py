@@ -13,7 +13,7 @@ from dex_agents._storage.limits import MAX_BATCH_BYTES, MAX_KEPT_TEXT
 from dex_agents._stored import Stored
 from dex_agents.messages import SavedMessage
 from dex_agents.runner import Usage
-from dex_agents.snapshot import Interrupt
+from dex_agents.snapshot import Interrupt, UserMessage
 from dex_agents.tools import Answer, Question, Returned, SettledCall, Settlement, ToolRequest
 
 
@@ -53,7 +53,6 @@ class SessionRecord(Stored):
     """The session's counters and its running turn."""
 
     version: int = 1
-    settings: dict[str, JsonValue] = Field(default_factory=dict)
     turn_number: int = 0
     call_number: int = 0
     batch_number: int = 0
@@ -229,3 +228,32 @@ class ResumeInput(Stored):
     turn_id: str
     batch: int
     count: int
+
+
+class CancellationInput(Stored):
+    """The input of RecordTurnCancellation.
+
+    Attributes:
+        turn_id: The cancelled turn.
+        batch: The batch that was open when it was cancelled; the turn may have begun another one by then.
+        reason: Why, for people and for the model.
+    """
+
+    version: int = 1
+    turn_id: str
+    batch: int
+    reason: str
+
+
+class TurnMail(Stored):
+    """A message on the Channel of the running turn.
+
+    Attributes:
+        token_of: The turn whose token this is. There is one while the turn runs; what ends the turn and what cancels it
+            both take it, and only one of them can.
+        steering: A user message that should reach the running turn.
+    """
+
+    version: int = 1
+    token_of: str | None = None
+    steering: UserMessage | None = None

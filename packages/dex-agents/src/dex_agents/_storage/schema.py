@@ -20,6 +20,7 @@ _KEYWORD: Final = AttributeIndex(IndexType.KEYWORD)
 
 SESSION: Final = Attribute("AgentSession", records.SessionRecord)
 STATUS: Final = Attribute("AgentStatus", str, index=_KEYWORD)
+SETTINGS: Final = Attribute("AgentSettings", snapshot.SessionSettings)
 TITLE: Final = Attribute("AgentTitle", str, index=_KEYWORD)
 USER: Final = Attribute("AgentUser", str, index=_KEYWORD)
 CHANGED_AT: Final = Attribute("AgentChangedAt", datetime, index=AttributeIndex(IndexType.DATETIME))
@@ -38,6 +39,11 @@ FINISHED_TURNS: Final = Attribute("AgentFinishedTurns", int)
 TURN_RESULTS: Final = AttributeMap("AgentTurnResults", snapshot.TurnResult)
 
 USER_MESSAGES: Final = Channel("UserMessages", snapshot.UserMessage)
+
+# What concerns the running turn: its token, and messages that steer it. One Channel for both, since SDK 1.23.0 can mix
+# up the messages of two Channels that one Step or RPC loads.
+TURN_MAIL: Final = Channel("TurnMail", records.TurnMail)
+
 WAKE_UPS: Final = ChannelMap("InterruptWakeUps", str)
 SETTLED_CALLS: Final = ChannelMap("SettledToolCalls", str)
 RELEASED_CALLS: Final = ChannelMap("ReleasedToolCalls", str)
@@ -45,6 +51,7 @@ RELEASED_CALLS: Final = ChannelMap("ReleasedToolCalls", str)
 DEFINITIONS: Final = (
     SESSION,
     STATUS,
+    SETTINGS,
     TITLE,
     USER,
     CHANGED_AT,
@@ -59,10 +66,16 @@ DEFINITIONS: Final = (
     FINISHED_TURNS,
     TURN_RESULTS,
     USER_MESSAGES,
+    TURN_MAIL,
     WAKE_UPS,
     SETTLED_CALLS,
     RELEASED_CALLS,
 )
+
+
+def batch_channel(batch: int) -> str:
+    """Return the instance of `SETTLED_CALLS` on which the settlements of a batch arrive."""
+    return f"batch-{batch}"
 
 
 def find_instance(context: Context, definition: AttributeMap[ValueT], instance: str) -> ValueT | None:
@@ -93,12 +106,17 @@ def session_codecs() -> CodecRegistry:
         records.AwaitStartInput,
         records.AwaitApprovalInput,
         records.ResumeInput,
+        records.CancellationInput,
+        records.TurnMail,
         snapshot.AgentSnapshot,
         snapshot.InterruptAnswer,
         snapshot.MessagePage,
         snapshot.MessagePageRequest,
         snapshot.SendReceipt,
+        snapshot.SessionSettings,
         snapshot.SessionStart,
+        snapshot.SettingsUpdate,
+        snapshot.TurnCancellation,
         snapshot.TurnResult,
         snapshot.TurnResultReply,
         snapshot.TurnResultRequest,

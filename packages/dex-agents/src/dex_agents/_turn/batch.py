@@ -11,7 +11,7 @@ from dex_agents._turn.interrupts import approval_question, begin_interrupts
 from dex_agents.errors import TurnFailedError
 from dex_agents.events import AgentEventType
 from dex_agents.options import AgentSessionOptions
-from dex_agents.runner import Waiting
+from dex_agents.runner import ModelStep, Waiting
 from dex_agents.snapshot import SessionStatus
 from dex_agents.steps import _moves
 from dex_agents.steps._moves import Movement
@@ -25,7 +25,7 @@ def begin_batch(
     events: EventWriter,
     options: AgentSessionOptions,
 ) -> list[Movement]:
-    """Stage a batch that `check_batch` passed; return the Steps that settle it, with the one that joins them."""
+    """Stage a batch that `check_step` passed; return the Steps that settle it, with the one that joins them."""
     batch = session.record.batch_number + 1
     first = session.record.call_number + 1
     session.update(batch_number=batch, call_number=session.record.call_number + len(waiting.calls))
@@ -102,12 +102,24 @@ def _announce(events: EventWriter, call_id: str, request: ToolRequest) -> None:
     )
 
 
-def check_batch(waiting: Waiting) -> None:
-    """Refuse a batch that no session can settle, before anything is staged.
+def check_step(step: ModelStep, *, offered: int) -> None:
+    """Refuse what no session can carry out, before anything is staged.
+
+    Args:
+        step: What the runner returned.
+        offered: How many steering messages it was offered.
 
     Raises:
-        TurnFailedError: The runner broke its contract: an empty batch, a repeated id, a call that waits for itself.
+        TurnFailedError: The runner broke its contract: an empty batch, a repeated id, a call that waits for itself,
+            or more steering taken than was offered.
     """
+    if not 0 <= step.steering_taken <= offered:
+        raise TurnFailedError(f"the runner took {step.steering_taken} steering messages of {offered}")
+    if isinstance(step.outcome, Waiting):
+        _check_batch(step.outcome)
+
+
+def _check_batch(waiting: Waiting) -> None:
     if not waiting.calls and not waiting.questions:
         raise TurnFailedError("the runner waits for nothing: `Waiting` needs a call or a question")
     seen: set[tuple[str, str]] = set()

@@ -4,8 +4,9 @@ from typing import Final
 
 from dex import Context
 
-from dex_agents._storage.limits import MAX_MESSAGE_BYTES
-from dex_agents._storage.schema import MESSAGE_TURNS, USER_MESSAGES
+from dex_agents._storage.limits import MAX_MESSAGE_BYTES, MAX_STEERING_BYTES, MAX_STEERING_MESSAGES
+from dex_agents._storage.records import TurnMail
+from dex_agents._storage.schema import MESSAGE_TURNS, TURN_MAIL, USER_MESSAGES
 from dex_agents.messages import Block, TextBlock
 from dex_agents.options import AgentSessionOptions
 from dex_agents.snapshot import SendReceipt, UserMessage
@@ -20,19 +21,35 @@ def is_blank(content: tuple[Block, ...]) -> bool:
 
 
 def receive(context: Context, message: UserMessage, options: AgentSessionOptions) -> SendReceipt:
-    """Stage a message at the end of the queue.
+    """Stage a message at the end of the queue; it starts a turn of its own.
 
     The caller holds the lock of the message's id and has loaded it, so that a repeated send is one message.
     """
     waiting = USER_MESSAGES.size(context)
+    receipt = _examine(context, message, MAX_MESSAGE_BYTES, waiting, options.max_queued_messages)
+    if receipt.accepted and not receipt.repeated:
+        USER_MESSAGES.publish(context, message)
+    return receipt
+
+
+def receive_steering(context: Context, message: UserMessage) -> SendReceipt:
+    """Stage a message for the running turn; without one it starts the next turn. Locks as in `receive`."""
+    waiting = TURN_MAIL.size(context)
+    receipt = _examine(context, message, MAX_STEERING_BYTES, waiting, MAX_STEERING_MESSAGES)
+    if receipt.accepted and not receipt.repeated:
+        TURN_MAIL.publish(context, TurnMail(steering=message))
+    return receipt
+
+
+def _examine(context: Context, message: UserMessage, max_bytes: int, waiting: int, max_waiting: int) -> SendReceipt:
+    message_id = message.message_id
     if is_blank(message.content):
-        return SendReceipt(message_id=message.message_id, accepted=False, refusal="blank", queued_messages=waiting)
-    if message.size_in_bytes() > MAX_MESSAGE_BYTES:
-        return SendReceipt(message_id=message.message_id, accepted=False, refusal="too_large", queued_messages=waiting)
-    if MESSAGE_TURNS.get(context, message.message_id) != 0:
-        return SendReceipt(message_id=message.message_id, accepted=True, repeated=True, queued_messages=waiting)
-    if waiting >= options.max_queued_messages:
-        return SendReceipt(message_id=message.message_id, accepted=False, refusal="queue_full", queued_messages=waiting)
-    USER_MESSAGES.publish(context, message)
-    MESSAGE_TURNS.set(context, message.message_id, QUEUED)
-    return SendReceipt(message_id=message.message_id, accepted=True, queued_messages=waiting + 1)
+        return SendReceipt(message_id=message_id, accepted=False, refusal="blank", queued_messages=waiting)
+    if message.size_in_bytes() > max_bytes:
+        return SendReceipt(message_id=message_id, accepted=False, refusal="too_large", queued_messages=waiting)
+    if MESSAGE_TURNS.get(context, message_id) != 0:
+        return SendReceipt(message_id=message_id, accepted=True, repeated=True, queued_messages=waiting)
+    if waiting >= max_waiting:
+        return SendReceipt(message_id=message_id, accepted=False, refusal="queue_full", queued_messages=waiting)
+    MESSAGE_TURNS.set(context, message_id, QUEUED)
+    return SendReceipt(message_id=message_id, accepted=True, queued_messages=waiting + 1)

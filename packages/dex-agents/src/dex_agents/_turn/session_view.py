@@ -15,6 +15,7 @@ from dex_agents.snapshot import (
     Interrupt,
     MessagePage,
     MessagePageRequest,
+    SessionSettings,
     SessionStatus,
     ToolCallSnapshot,
 )
@@ -39,9 +40,10 @@ def snapshot_of(context: Context) -> AgentSnapshot:
         unsettled_calls=_calls(context, schema.UNSETTLED_CALLS, interrupts),
         interrupts=interrupts,
         queued_messages=schema.USER_MESSAGES.size(context),
+        steering_messages=max(0, schema.TURN_MAIL.size(context) - (record.turn is not None)),
         messages=_read_newest(MessageLog(context), record.last_sequence),
         last_sequence=record.last_sequence,
-        settings=record.settings,
+        settings=(schema.find(context, schema.SETTINGS) or SessionSettings()).values,
         usage=record.usage,
     )
 

@@ -3,7 +3,7 @@
 from dex import Context
 
 from dex_agents._storage.records import CallRecord
-from dex_agents._storage.schema import RELEASED_CALLS, SETTLED_CALLS, TOOL_CALLS, UNSETTLED_CALLS
+from dex_agents._storage.schema import RELEASED_CALLS, SETTLED_CALLS, TOOL_CALLS, UNSETTLED_CALLS, batch_channel
 from dex_agents._turn.event_writer import EventWriter
 from dex_agents._turn.recovery import AttemptProgress
 from dex_agents.events import AgentEventType
@@ -19,7 +19,15 @@ from dex_agents.tools import (
 
 
 def settle_call(context: Context, events: EventWriter, record: CallRecord, settlement: Settlement) -> None:
-    """Stage the end of a call."""
+    """Stage the end of a call, tell the Step that joins its batch, and release the calls that waited for it."""
+    record_settlement(context, events, record, settlement)
+    SETTLED_CALLS.publish(context, batch_channel(record.batch), record.call_id)
+    for call_id in record.releases:
+        RELEASED_CALLS.publish(context, call_id, record.call_id)
+
+
+def record_settlement(context: Context, events: EventWriter, record: CallRecord, settlement: Settlement) -> None:
+    """Stage the end of a call that nobody waits for."""
     ended = record.model_copy(update={"settlement": settlement, "resume": None})
     size = ended.size_in_bytes()
     if size > record.max_bytes:
@@ -28,9 +36,6 @@ def settle_call(context: Context, events: EventWriter, record: CallRecord, settl
     TOOL_CALLS.set(context, record.call_id, ended)
     if isinstance(ended.settlement, OutcomeUnknown):
         UNSETTLED_CALLS.set(context, record.call_id, ended.slim())
-    SETTLED_CALLS.publish(context, batch_channel(record.batch), record.call_id)
-    for call_id in record.releases:
-        RELEASED_CALLS.publish(context, call_id, record.call_id)
     events.write(
         AgentEventType.TOOL_CALL_FINISHED,
         call_id=record.call_id,
@@ -39,11 +44,6 @@ def settle_call(context: Context, events: EventWriter, record: CallRecord, settl
         status=call_status(ended),
         text=call_error(ended) or "",
     )
-
-
-def batch_channel(batch: int) -> str:
-    """Return the Channel instance on which the settlements of a batch arrive."""
-    return f"batch-{batch}"
 
 
 def settlement_after_loss(record: CallRecord, progress: AttemptProgress, detail: str) -> Settlement:

@@ -10,7 +10,7 @@ from dex_agents.snapshot import SessionStatus, TurnResult
 
 
 def end_turn(context: Context, session: SessionEditor, result: TurnResult, events: EventWriter) -> None:
-    """Stage the end of the running turn."""
+    """Stage the end of the running turn, whose token is taken."""
     turn = session.turn
     for call_id in turn.calls:
         TOOL_CALLS.delete(context, call_id)

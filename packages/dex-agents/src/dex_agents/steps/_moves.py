@@ -16,11 +16,22 @@ from dex_agents._storage.records import (
     AwaitStartInput,
     CallInput,
     CallRecord,
+    CancellationInput,
     ResumeInput,
     RunModelInput,
     TurnRecord,
 )
-from dex_agents._storage.schema import INTERRUPTS, MESSAGE_CHUNKS, MESSAGES, RUN_STATE, STATUS, TOOL_CALLS
+from dex_agents._storage.schema import (
+    INTERRUPTS,
+    MESSAGE_CHUNKS,
+    MESSAGES,
+    RUN_STATE,
+    SETTLED_CALLS,
+    STATUS,
+    TOOL_CALLS,
+    TURN_MAIL,
+    batch_channel,
+)
 from dex_agents.snapshot import SessionStart
 from dex_agents.steps import _options
 
@@ -56,6 +67,7 @@ def to_run_model(
             *_call_loads(turn.open_calls),
             *(INTERRUPTS.load(interrupt_id) for interrupt_id in turn.open_questions),
         ),
+        execute_load_channels=(TURN_MAIL,),
     ).on_execute_failure_proceed_to(RecordTurnFailure, _turn_failure_options(turn))
     return StepMovement(RunModel, RunModelInput(turn_id=turn.turn_id, kind=kind), options=options)
 
@@ -65,6 +77,24 @@ def to_record_turn_failure(turn: TurnRecord, failed: RunModelInput) -> Movement:
     from dex_agents.steps.record_turn_failure import RecordTurnFailure
 
     return StepMovement(RecordTurnFailure, failed, options=_turn_failure_options(turn))
+
+
+def to_record_turn_cancellation(turn: TurnRecord, reason: str) -> Movement:
+    """End a turn that was cancelled.
+
+    The turn may have begun another batch since its record was read, so all of its calls are loaded.
+    """
+    from dex_agents.steps.record_turn_cancellation import RecordTurnCancellation
+
+    options = replace(
+        _options.SPINE,
+        execute_load_attribute_maps=(RUN_STATE, TOOL_CALLS, INTERRUPTS),
+        execute_load_attribute_map_instances=_message_loads(turn),
+        execute_load_channel_map_instances=(SETTLED_CALLS.load_messages(batch_channel(turn.batch)),),
+    )
+    return StepMovement(
+        RecordTurnCancellation, CancellationInput(turn_id=turn.turn_id, batch=turn.batch, reason=reason), options
+    )
 
 
 def to_resume_turn(turn: TurnRecord, count: int) -> Movement:
@@ -132,6 +162,7 @@ def _turn_failure_options(turn: TurnRecord) -> StepOptions:
             *_message_loads(turn),
             *_call_loads(turn.calls),
         ),
+        execute_load_channels=(TURN_MAIL,),
     )
 
 

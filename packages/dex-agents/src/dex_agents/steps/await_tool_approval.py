@@ -7,10 +7,19 @@ from datetime import timedelta
 from dex import AsyncContext, StepDecision, StepOptions, Timer, Wait, dead_end, go_to_many
 
 from dex_agents._storage.records import AwaitApprovalInput, CallRecord, InterruptRecord
-from dex_agents._storage.schema import INTERRUPTS, SESSION, SETTLED_CALLS, STATUS, TOOL_CALLS, WAKE_UPS, find_instance
+from dex_agents._storage.schema import (
+    INTERRUPTS,
+    SESSION,
+    SETTLED_CALLS,
+    STATUS,
+    TOOL_CALLS,
+    WAKE_UPS,
+    batch_channel,
+    find_instance,
+)
 from dex_agents._turn.event_writer import EventWriter
 from dex_agents._turn.interrupts import APPROVAL_DEADLINE_PASSED, close_interrupt
-from dex_agents._turn.settlement import batch_channel, settle_call
+from dex_agents._turn.settlement import settle_call
 from dex_agents.events import AgentEventType
 from dex_agents.snapshot import SessionStatus
 from dex_agents.steps import _moves, _options

@@ -14,7 +14,9 @@ from dex_agents._storage.schema import (
     MESSAGES,
     RUN_STATE,
     SESSION,
+    SETTINGS,
     TITLE,
+    TURN_MAIL,
     TURN_RESULTS,
     USER,
     USER_MESSAGES,
@@ -22,9 +24,10 @@ from dex_agents._storage.schema import (
 )
 from dex_agents._storage.session_editor import SessionEditor
 from dex_agents._turn.event_writer import EventWriter
+from dex_agents._turn.turn_mail import begin_mail
 from dex_agents.events import AgentEventType
 from dex_agents.messages import Message
-from dex_agents.snapshot import SessionStart, SessionStatus, UserMessage
+from dex_agents.snapshot import SessionSettings, SessionStart, SessionStatus, UserMessage
 from dex_agents.steps import _moves, _options
 from dex_agents.steps._step import SessionStep
 
@@ -50,18 +53,20 @@ class AwaitUserMessage(SessionStep[SessionStart]):
         """Say that the session waits."""
         session = SessionEditor(context)
         if find(context, SESSION) is None:
-            session.update(settings=input.settings)
+            SETTINGS.set(context, SessionSettings(values=input.settings))
             # Written by the Flow itself too: what a start request sets carries no search index.
             TITLE.set(context, input.title)
             USER.set(context, input.user)
         session.save(SessionStatus.AWAITING_USER_MESSAGE)
-        return Wait.until(USER_MESSAGES.for_one())
+        # A message that came too late to steer its turn goes before what waits.
+        return Wait.any_of(TURN_MAIL.for_one(), USER_MESSAGES.for_one())
 
     async def execute(self, context: AsyncContext, input: SessionStart) -> StepDecision:
         """Begin a turn with the message."""
         del input
         options = self._services.options
-        (message,) = USER_MESSAGES.results(context)
+        late = [mail.steering for mail in TURN_MAIL.results(context) if mail.steering is not None]
+        (message,) = (*late, *USER_MESSAGES.results(context))
         session = SessionEditor(context)
         number = session.record.turn_number + 1
         turn_id = f"turn-{number}"
@@ -73,11 +78,12 @@ class AwaitUserMessage(SessionStep[SessionStart]):
             number=number,
             message_sequence=session.record.last_sequence,
             note=session.record.note,
-            settings=session.record.settings,
+            settings=(find(context, SETTINGS) or SessionSettings()).values,
         )
         session.update(turn_number=number, turn=turn, note=None)
         session.save(SessionStatus.RUNNING_MODEL)
         state_store.begin_turn(context)
+        begin_mail(context, turn_id)
         self._forget(context, message, number)
         async with EventWriter(context, self._services.events, turn_id) as events:
             events.write(AgentEventType.TURN_STARTED)

@@ -4,9 +4,9 @@ from dex import AsyncContext, StepDecision, Wait, dead_end, go_to_many
 
 from dex_agents._storage.message_log import MessageLog
 from dex_agents._storage.records import ResumeInput
-from dex_agents._storage.schema import SETTLED_CALLS, TOOL_CALLS
+from dex_agents._storage.schema import SETTLED_CALLS, TOOL_CALLS, batch_channel
 from dex_agents._storage.session_editor import SessionEditor
-from dex_agents._turn.settlement import batch_channel, call_status, call_text
+from dex_agents._turn.settlement import call_status, call_text
 from dex_agents.messages import Message, ResultBlock
 from dex_agents.snapshot import SessionStatus
 from dex_agents.steps import _moves

@@ -9,10 +9,11 @@ from dex_agents._storage.schema import INTERRUPTS, TOOL_CALLS
 from dex_agents._storage.session_editor import SessionEditor
 from dex_agents._storage.state_store import StateStore
 from dex_agents._turn.attempt import attempt
-from dex_agents._turn.batch import begin_batch, check_batch
+from dex_agents._turn.batch import begin_batch, check_step
 from dex_agents._turn.event_writer import EventWriter
 from dex_agents._turn.heartbeat import heartbeats
 from dex_agents._turn.turn_end import end_turn
+from dex_agents._turn.turn_mail import Steering, take_token
 from dex_agents.errors import StateNotReadableError, TurnFailedError
 from dex_agents.messages import SavedMessage
 from dex_agents.runner import (
@@ -49,6 +50,7 @@ class RunModel(SessionStep[RunModelInput]):
         session.update(step_number=session.record.step_number + 1)
         session.update_turn(model_steps=session.turn.model_steps + 1)
         store = StateStore(context)
+        steering = Steering(context)
         turn = session.turn
         async with EventWriter(context, self._services.events, turn.turn_id) as events, heartbeats(context):
             request = RunModelRequest(
@@ -62,13 +64,18 @@ class RunModel(SessionStep[RunModelInput]):
                 ),
                 state=store.load(),
                 input=_turn_input(context, session, input),
+                steering=steering.offered,
             )
             try:
                 if turn.model_steps > MAX_MODEL_STEPS:
                     raise TurnFailedError(f"the turn made {MAX_MODEL_STEPS} model Steps without an end")
                 with attempt():
                     step = await self._services.runner.run_model(request)
-                movements = self._record(context, session, store, step, events)
+                check_step(step, offered=len(steering.offered))
+                store.save(step.state)
+                movements = self._record(context, session, steering, step, events)
+                if isinstance(step.outcome, Finished):
+                    store.end_turn()
             except (TurnFailedError, StateNotReadableError) as error:
                 if isinstance(error, StateNotReadableError) and error.newer_writer:
                     raise  # another Worker may be able to read it
@@ -77,31 +84,29 @@ class RunModel(SessionStep[RunModelInput]):
         return go_to_many(*movements)
 
     def _record(
-        self, context: AsyncContext, session: SessionEditor, store: StateStore, step: ModelStep, events: EventWriter
+        self, context: AsyncContext, session: SessionEditor, steering: Steering, step: ModelStep, events: EventWriter
     ) -> list[Movement]:
-        """Stage everything that the model call changed, in one commit.
+        """Stage everything that the model call changed, beside the state, in one commit.
 
-        What can fail the turn comes first: a failed turn must not carry half of what this one staged.
+        Nothing here can fail the turn: a failed turn must not carry half of what this one staged.
         """
-        if isinstance(step.outcome, Waiting):
-            check_batch(step.outcome)
-        store.save(step.state)
         self._consume_batch(context, session)
-        MessageLog(context).append(session, session.turn.turn_id, step.messages, self._services.options)
+        log, options = MessageLog(context), self._services.options
+        steering.take(step.steering_taken, session, log, options)
+        log.append(session, session.turn.turn_id, step.messages, options)
         session.update(usage=session.record.usage.plus(step.usage))
         session.update_turn(
             usage=session.turn.usage.plus(step.usage), state_changed=True, open_calls=(), open_questions=()
         )
         match step.outcome:
             case Waiting() as waiting:
-                return begin_batch(context, session, waiting, events, self._services.options)
+                return begin_batch(context, session, waiting, events, options)
             case Again():
                 session.save(SessionStatus.RUNNING_MODEL)
-                attempts = self._services.options.run_model_limit
-                return [_moves.to_run_model(session.turn, "continue", attempts=attempts)]
+                return [_moves.to_run_model(session.turn, "continue", attempts=options.run_model_limit)]
             case Finished(text=text, output=output):
-                store.end_turn()
                 turn = session.turn
+                take_token(context, turn.turn_id)
                 result = TurnResult(
                     turn_id=turn.turn_id, status="completed", text=text, output=output, usage=turn.usage
                 )

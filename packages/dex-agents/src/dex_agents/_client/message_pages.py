@@ -1,0 +1,47 @@
+"""Reads the message log in pages."""
+
+from typing import TYPE_CHECKING
+
+from dex import RPCInvokeOptions
+
+from dex_agents._client.connection import Connection
+from dex_agents._storage.schema import MESSAGE_CHUNKS
+from dex_agents.errors import ConfigurationError
+from dex_agents.snapshot import MessagePage, MessagePageRequest
+
+if TYPE_CHECKING:
+    from dex_agents.session_flow import AgentSessionFlow
+
+
+class MessagePages:
+    """The message logs of one agent's sessions."""
+
+    def __init__(self, flow: "AgentSessionFlow", connection: Connection) -> None:
+        self._flow = flow
+        self._connection = connection
+
+    async def read(self, session_id: str, after_sequence: int, limit: int) -> MessagePage:
+        """Return one page.
+
+        Raises:
+            ConfigurationError: The numbers cannot be.
+        """
+        if after_sequence < 0 or not 1 <= limit <= 200:
+            raise ConfigurationError(
+                f"after_sequence is {after_sequence} and limit is {limit}: give 0 or more, and 1 to 200"
+            )
+        client = self._connection.client
+        request = MessagePageRequest(after_sequence=after_sequence, limit=limit)
+        options = RPCInvokeOptions()
+        while True:
+            page = await self._connection.call(
+                lambda options=options: client.invoke_rpc(
+                    self._flow.list_agent_messages, session_id, request, options=options
+                ),
+                session_id=session_id,
+            )
+            # Only the Worker knows in which chunk the page lies, and only the caller can have it loaded. A chunk that
+            # rolls in or is deleted in between costs one more round.
+            if page.missing_chunk is None:
+                return page
+            options = RPCInvokeOptions(load_attribute_map_instances=(MESSAGE_CHUNKS.load(page.missing_chunk),))

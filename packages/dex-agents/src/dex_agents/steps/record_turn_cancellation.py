@@ -1,0 +1,68 @@
+"""RecordTurnCancellation: somebody cancelled the turn, and the session goes on."""
+
+from dex import AsyncContext, StepDecision, dead_end, go_to_many
+
+from dex_agents._storage.records import CallRecord, CancellationInput
+from dex_agents._storage.schema import INTERRUPTS, SETTLED_CALLS, TOOL_CALLS, batch_channel
+from dex_agents._storage.session_editor import SessionEditor
+from dex_agents._turn.early_end import end_early
+from dex_agents._turn.event_writer import EventWriter
+from dex_agents._turn.settlement import record_settlement
+from dex_agents.steps import _moves
+from dex_agents.steps._step import SessionStep
+from dex_agents.tools import Failed, NotRun, OutcomeUnknown, Question, Settlement, ToolEffect
+
+
+class RecordTurnCancellation(SessionStep[CancellationInput]):
+    """Settles what the cancelled Steps left open, by its effect, and ends the turn.
+
+    All Steps of the turn were cancelled in the commit that scheduled this one, so nothing else changes the turn now.
+    """
+
+    async def execute(self, context: AsyncContext, input: CancellationInput) -> StepDecision:
+        """End the turn as cancelled."""
+        session = SessionEditor(context)
+        turn = session.record.turn
+        if turn is None or turn.turn_id != input.turn_id:
+            return dead_end()
+        questions = _close_interrupts(context)
+        async with EventWriter(context, self._services.events, turn.turn_id) as events:
+            for call_id in turn.open_calls:
+                record = TOOL_CALLS.get(context, call_id)
+                if record.settlement is None:
+                    settlement = _settlement(record, questions, context, input.reason)
+                    record_settlement(context, events, record, settlement)
+        for message in SETTLED_CALLS.pending_messages(context, batch_channel(input.batch)):
+            SETTLED_CALLS.delete(context, batch_channel(input.batch), message.message_id)
+        calls = {call_id: TOOL_CALLS.get(context, call_id) for call_id in turn.calls}
+        own = tuple(question for call_id, question in questions if not call_id)
+        await end_early(context, self._services, session, "cancelled", input.reason, calls, own)
+        return go_to_many(_moves.to_await_user_message())
+
+
+def _close_interrupts(context: AsyncContext) -> list[tuple[str, Question]]:
+    """Close what still waits for an answer; returns who asked what."""
+    closed: list[tuple[str, Question]] = []
+    for interrupt_id in INTERRUPTS.get_all_instance_keys(context):
+        record = INTERRUPTS.get(context, interrupt_id)
+        if record.interrupt.status == "pending":
+            closed.append((record.interrupt.call_id, record.interrupt.question))
+            interrupt = record.interrupt.model_copy(update={"status": "closed"})
+            INTERRUPTS.set(context, interrupt_id, record.model_copy(update={"interrupt": interrupt}))
+    return closed
+
+
+def _settlement(
+    record: CallRecord, questions: list[tuple[str, Question]], context: AsyncContext, reason: str
+) -> Settlement:
+    """Say how a call ended whose Step was cancelled.
+
+    A Step that was still queued cannot be told from one that ran, so a write may have happened.
+    """
+    waits_for_people = any(call_id == record.call_id for call_id, _ in questions)
+    waits_for_calls = any(TOOL_CALLS.get(context, call_id).settlement is None for call_id in record.waits_for)
+    if (waits_for_people and not record.has_asked) or waits_for_calls:
+        return NotRun(message=f"the call did not run: {reason}")
+    if record.request.policy.effect is ToolEffect.READ:
+        return Failed(message=f"the call was stopped: {reason}")
+    return OutcomeUnknown(message=f"it is unknown whether the call had its effect, since it was stopped: {reason}")

@@ -1,0 +1,60 @@
+"""Says where a durable run differs from a plain one."""
+
+from typing import cast
+
+from pydantic import JsonValue
+
+from parity.column import Run
+from parity.scenario import Scenario
+
+
+def check_same(scenario: Scenario, plain: Run, durable: Run) -> None:
+    """Check that a session showed the model what the plain run showed it, did the same, and ended the same."""
+    check_requests(plain, durable)
+    check_endings(scenario, plain, durable)
+    assert durable.executed == plain.executed
+    if plain.usage is not None and not scenario.fails:
+        assert durable.usage == plain.usage
+
+
+def check_requests(plain: Run, durable: Run, *, count: int | None = None) -> None:
+    """Check that the model was shown the same.
+
+    Args:
+        plain: The plain run.
+        durable: The session.
+        count: Compare only so many requests; None compares all, and their number.
+    """
+    for number, (wanted, got) in enumerate(zip(plain.requests[:count], durable.requests[:count], strict=False)):
+        assert got == wanted, f"request {number} differs: {first_difference(wanted, got)}"
+    if count is None:
+        assert len(durable.requests) == len(plain.requests)
+
+
+def check_endings(scenario: Scenario, plain: Run, durable: Run) -> None:
+    """Check that every turn ended the same; of errors, that the session's says what the framework's said."""
+    assert len(plain.endings) == len(durable.endings) == len(scenario.turns)
+    for wanted, got in zip(plain.endings, durable.endings, strict=True):
+        assert got.output == wanted.output
+        if wanted.error is None:
+            assert got.error is None
+        else:
+            assert got.error is not None and wanted.error in got.error, f"{got.error!r}, plainly {wanted.error!r}"
+    assert (plain.endings[-1].error is not None) == scenario.fails, plain.endings[-1].error
+
+
+def first_difference(wanted: JsonValue, got: JsonValue, path: str = "") -> str:
+    """Name the first place where two JSON values differ."""
+    if isinstance(wanted, dict) and isinstance(got, dict):
+        for key in (*wanted, *(key for key in got if key not in wanted)):
+            if wanted.get(key) != got.get(key):
+                return first_difference(wanted.get(key), got.get(key), f"{path}.{key}")
+    if isinstance(wanted, list) and isinstance(got, list):
+        for index, (one, other) in enumerate(zip(wanted, got, strict=False)):
+            if one != other:
+                return first_difference(one, other, f"{path}[{index}]")
+        longer = cast("list[JsonValue]", wanted if len(wanted) > len(got) else got)
+        return (
+            f"{path} has {len(got)} elements, plainly {len(wanted)}; the next is {longer[min(len(wanted), len(got))]!r}"
+        )
+    return f"{path} is {got!r}, plainly {wanted!r}"
