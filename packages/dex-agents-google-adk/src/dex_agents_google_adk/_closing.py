@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 
-from google.adk.events.event import Event
 from google.adk.events.event_actions import EventActions
 from google.genai import types
 
 from dex_agents_google_adk._agent_runs import open_calls
-from dex_agents_google_adk._records import to_response_part
+from dex_agents_google_adk._private import REQUEST_INPUT
+from dex_agents_google_adk._records import answer_event, to_response_part
 from dex_agents_google_adk._state import SessionState, ToolRecord
 
 
@@ -32,14 +32,7 @@ def close_open_calls(state: SessionState, records: Mapping[str, ToolRecord]) -> 
             actions.state_delta.update(left.state_delta)
             actions.artifact_delta.update(left.artifact_delta)
         state.state.update(actions.state_delta)
-        state.events.append(
-            Event(
-                invocation_id=asked.invocation_id,
-                author=asked.author,
-                branch=asked.branch,
-                isolation_scope=asked.isolation_scope,
-                node_info=asked.node_info.model_copy(deep=True),
-                content=types.Content(role="user", parts=parts),
-                actions=actions,
-            )
-        )
+        # ADK takes only the user's word for an answer to a question of the model.
+        asks = any(call.name == REQUEST_INPUT for call in asked.get_function_calls())
+        author = "user" if asks else asked.author
+        state.events.append(answer_event(asked, parts, author=author, actions=actions))

@@ -18,10 +18,12 @@ from dex_agents_google_adk._custom_agents import StopStepError
 from dex_agents_google_adk._deferral import DeferredTool
 from dex_agents_google_adk._events import forward
 from dex_agents_google_adk._plugin import StepPlugin
-from dex_agents_google_adk._private import REQUEST_CREDENTIAL
+from dex_agents_google_adk._private import REQUEST_CREDENTIAL, REQUEST_INPUT
+from dex_agents_google_adk._records import answer_event, to_response_part
 from dex_agents_google_adk._results import owner_of
 from dex_agents_google_adk._runs import AdkRuns, as_agent, text_setting
 from dex_agents_google_adk._state import SessionState, ToolRecord, TurnState
+from dex_agents_google_adk._toolsets import raise_listing_failure
 
 OpenCall = tuple[Event, types.FunctionCall, DeferredTool]
 
@@ -88,10 +90,12 @@ class ModelStepRun:
             message: The user's message, when a turn begins; None in the middle of a turn.
 
         Raises:
+            ToolListingError: A toolset could not list its tools, which ADK would leave out in silence.
             TurnFailedError: ADK did not take results that the session has.
         """
         events = self.sessions.session.events
         before = len(events)
+        replayed = await self._answer_inputs()
         runner = self._open_runner()
         try:
             async with aclosing(
@@ -112,12 +116,32 @@ class ModelStepRun:
             if group.split(StopStepError)[1] is not None:
                 raise
             self.stopped = True
-        if missing := set(self._records) - self.plugin.replayed:
+        raise_listing_failure(self.plugin.listing_failures)
+        if missing := replayed - self.plugin.replayed:
             raise TurnFailedError(
                 f"ADK did not take the results of {', '.join(sorted(missing))}: their tools are not there any more"
             )
         self.new_events = events[before:]
         self._read_open_calls()
+
+    async def _answer_inputs(self) -> set[str]:
+        """Append what people answered to questions of the model, as ADK has it: as messages of the user.
+
+        Returns:
+            Ids of the calls whose results ADK takes from their records.
+        """
+        session = self.sessions.session
+        replayed = set(self._records)
+        asked = [] if self._turn is None else open_calls(session.events, self._turn.invocation_id)
+        for event in asked:
+            inputs = [
+                call for call in event.get_function_calls() if call.name == REQUEST_INPUT and call.id in self._records
+            ]
+            if inputs:
+                parts = [to_response_part(call, self._records[call.id or ""]) for call in inputs]
+                await self.sessions.append_event(session, answer_event(event, parts, author="user"))
+                replayed -= {call.id or "" for call in inputs}
+        return replayed
 
     def _open_runner(self) -> Runner:
         runs = self._runs

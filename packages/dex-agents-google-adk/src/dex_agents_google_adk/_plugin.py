@@ -23,7 +23,6 @@ from dex_agents_google_adk._private import count_model_calls, invocation_of, mod
 from dex_agents_google_adk._records import replay_result
 from dex_agents_google_adk._state import ToolRecord
 from dex_agents_google_adk._tools import runs_inline
-from dex_agents_google_adk._toolsets import ToolListingError
 
 NAME: Final = "dex_agents_step"
 
@@ -96,8 +95,9 @@ class StepPlugin(BasePlugin):
         self, *, callback_context: CallbackContext, llm_request: LlmRequest
     ) -> LlmResponse | None:
         invocation = invocation_of(callback_context)
-        for name, error in self.listing_failures.items():
-            raise ToolListingError(f"the tools of {name} could not be listed: {error}") from error
+        if self.listing_failures:
+            self.runs.stopped = True
+            raise StopStepError
         if self._begun and invocation.branch is None and not self._is_graph:
             # Each model call is a Step of its own, except in parallel branches, which would lose each other's calls.
             self.runs.stopped = True

@@ -96,3 +96,23 @@ def to_response_part(call: types.FunctionCall, record: ToolRecord) -> types.Part
     return types.Part(
         function_response=types.FunctionResponse(id=call.id, name=call.name, response=response, parts=parts or None)
     )
+
+
+def answer_event(asked: Event, parts: list[types.Part], *, author: str, actions: EventActions | None = None) -> Event:
+    """Build the event that answers calls, next to the event that asked.
+
+    Args:
+        asked: The event with the calls.
+        parts: The answers.
+        author: Who answers.
+        actions: What the calls left behind beside their results.
+    """
+    return Event(
+        invocation_id=asked.invocation_id,
+        author=author,
+        branch=asked.branch,
+        isolation_scope=asked.isolation_scope,
+        node_info=asked.node_info.model_copy(deep=True),
+        content=types.Content(role="user", parts=parts),
+        actions=actions or EventActions(),
+    )

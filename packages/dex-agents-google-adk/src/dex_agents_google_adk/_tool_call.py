@@ -33,7 +33,7 @@ from dex_agents_google_adk._records import record_of, returned, to_record
 from dex_agents_google_adk._runs import AdkRuns, as_agent
 from dex_agents_google_adk._sessions import tools_of
 from dex_agents_google_adk._state import SessionState
-from dex_agents_google_adk._toolsets import ToolListingError
+from dex_agents_google_adk._toolsets import ToolListingError, raise_listing_failure
 from dex_agents_google_adk._usage import UsageMeter
 
 
@@ -149,8 +149,7 @@ class ToolCallRun:
             # Some tools and toolsets reveal others only to a request.
             tools = await list_request_tools(invocation)
         if name not in tools:
-            for toolset, error in self._listing_failures.items():
-                raise ToolListingError(f"the tools of {toolset} could not be listed: {error}") from error
+            raise_listing_failure(self._listing_failures)
             raise ToolListingError(
                 f"the agent {agent.name!r} had a tool {name!r} when the model called it, but no more"
             )

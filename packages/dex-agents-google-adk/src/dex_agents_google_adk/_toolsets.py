@@ -1,6 +1,6 @@
 """Toolsets whose tools could not be listed, which ADK leaves out in silence."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from google.adk.agents.readonly_context import ReadonlyContext
@@ -48,3 +48,16 @@ class WatchedToolset(BaseToolset):
 
 class ToolListingError(Exception):
     """The tools of a toolset could not be listed; another attempt of the Step lists them again."""
+
+
+def raise_listing_failure(failures: Mapping[str, Exception]) -> None:
+    """Raise when there are toolsets whose tools could not be listed.
+
+    Args:
+        failures: What went wrong, by the toolset's class.
+
+    Raises:
+        ToolListingError: The first of them.
+    """
+    for name, error in failures.items():
+        raise ToolListingError(f"the tools of {name} could not be listed: {error}") from error
