@@ -23,7 +23,10 @@ from support.waiting import wait_for
 Victim = Literal["worker", "engine", "both"]
 Moment = Literal["model", "read_stock", "reserve", "charge", "ship", "approval"]
 
-ADAPTERS = {"pydantic-ai": "support.crash_agent_pydantic_ai:flow"}
+ADAPTERS = {
+    "google-adk": "support.crash_agent_google_adk:flow",
+    "pydantic-ai": "support.crash_agent_pydantic_ai:flow",
+}
 CALLS = (
     ToolCall("read_stock", {"item": "lamp"}),
     ToolCall("reserve", {"item": "lamp"}),
@@ -114,6 +117,7 @@ async def run(directory: Path, adapter: str, victim: Victim | None, moment: Mome
             "CRASH_HOLD": moment or "",
             "CRASH_RELEASE": str(directory / "release"),
             "CRASH_PROVIDER": provider.addresses.openai_base_url,
+            "CRASH_GEMINI": provider.addresses.gemini_base_url,
         }
         with DurableProcesses(directory, ADAPTERS[adapter], environment) as processes:
             stage = Stage(directory, provider, processes, gate)
@@ -135,18 +139,30 @@ async def run(directory: Path, adapter: str, victim: Victim | None, moment: Mome
 
 def tool_results(stage: Stage) -> dict[str, str]:
     """What the last model call was told of each tool, by name."""
-    messages: list[dict[str, Any]] = stage.provider.requests[-1].body["messages"]
+    body = stage.provider.requests[-1].body
+    told = _told_by_gemini(body["contents"]) if "contents" in body else _told_by_openai(body["messages"])
+    assert len(told) == len(dict(told)) == len(CALLS), json.dumps(body)
+    return dict(told)
+
+
+def _told_by_openai(messages: list[dict[str, Any]]) -> list[tuple[str, str]]:
     names = {
         call["id"]: call["function"]["name"]
         for message in messages
         if message["role"] == "assistant"
         for call in message["tool_calls"]
     }
-    told = [
+    assert len(names) == len(CALLS), json.dumps(messages)
+    return [
         (names[message["tool_call_id"]], str(message["content"])) for message in messages if message["role"] == "tool"
     ]
-    assert len(told) == len(names) == len(CALLS), json.dumps(messages)
-    return dict(told)
+
+
+def _told_by_gemini(contents: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    responses = [
+        part["functionResponse"] for content in contents for part in content["parts"] if "functionResponse" in part
+    ]
+    return [(response["name"], str(response["response"].get("result", response["response"]))) for response in responses]
 
 
 UNDISTURBED = {
@@ -203,6 +219,7 @@ async def test_a_killed_worker_is_noticed_at_once_when_another_one_is_there(tmp_
             "CRASH_HOLD": "read_stock",
             "CRASH_RELEASE": str(tmp_path / "release"),
             "CRASH_PROVIDER": provider.addresses.openai_base_url,
+            "CRASH_GEMINI": provider.addresses.gemini_base_url,
         }
         with DurableProcesses(tmp_path, ADAPTERS[adapter], environment) as processes:
             processes.start_engine()
