@@ -22,6 +22,8 @@ from dex_agents_google_adk import GoogleADKRunner
 from dex_agents_google_adk._private import STREAMED
 from support.fake_provider import FakeProvider, HttpError, Reply, ToolCall
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*EXPERIMENTAL.*:UserWarning")
+
 
 class Report(BaseModel):
     summary: str

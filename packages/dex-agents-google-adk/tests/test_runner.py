@@ -184,7 +184,11 @@ async def test_a_session_begins_with_its_users_state() -> None:
         return f"{tool_context.user_id} {tool_context.state['user:name']}"
 
     agent, model, _ = simple([[call("who", {}, "a")], "done"], who, instruction="For {user:name}.")
-    session = session_of(agent, initial_state=begin, user_id=lambda step: f"owner of {step.session_id}")
+
+    def owner(step: StepContext) -> str:
+        return f"owner of {step.session_id}"
+
+    session = session_of(agent, initial_state=begin, user_id=owner)
     finished(await session.send("go"))
     assert model.shown[0].instruction.startswith("For Ann of session-1.")
     assert model.shown[1].results == {"a": {"result": "owner of session-1 Ann of session-1"}}
@@ -259,11 +263,14 @@ def test_a_missing_private_name_is_told_at_import() -> None:
 async def test_events_are_stored_one_by_one() -> None:
     agent, _, _ = simple([[call("work", {"x": 1})], [call("work", {"x": 2})], "done"])
     session = session_of(agent)
+    earlier: list[Any] = []
     sizes: list[int] = []
     for _ in range(3):
         await session.send("go")
         state: Any = session.state
-        events = state.value["events"]
-        assert events[: len(sizes) and sizes[-1]] == ([] if not sizes else earlier[: sizes[-1]])
-        earlier, sizes = list(events), [*sizes, len(events)]
-    assert sizes == [sizes[0] * (turn + 1) for turn in range(3)]
+        events: list[Any] = state.value["events"]
+        # What is stored never changes again: only the new ones are written.
+        assert events[: len(earlier)] == earlier
+        earlier = events
+        sizes.append(len(events))
+    assert sizes == [sizes[0] * turn for turn in (1, 2, 3)]

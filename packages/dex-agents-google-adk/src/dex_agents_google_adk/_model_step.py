@@ -17,6 +17,7 @@ from dex_agents_google_adk._clones import GatedPlugin, clone_agents
 from dex_agents_google_adk._custom_agents import StopStepError
 from dex_agents_google_adk._deferral import DeferredTool
 from dex_agents_google_adk._events import forward
+from dex_agents_google_adk._graph_sessions import GraphSessionService
 from dex_agents_google_adk._plugin import StepPlugin
 from dex_agents_google_adk._private import REQUEST_CREDENTIAL, REQUEST_INPUT
 from dex_agents_google_adk._records import answer_event, to_response_part
@@ -35,6 +36,7 @@ class ModelStepRun:
         new_events: What ADK added to the session.
         calls: The calls that the session settles now.
         credential_requests: Calls with which toolsets ask for credentials.
+        inputs: Calls with which nodes of a graph ask people.
         stopped: The Step ended before another model call.
     """
 
@@ -75,6 +77,7 @@ class ModelStepRun:
         self.new_events: list[Event] = []
         self.calls: list[OpenCall] = []
         self.credential_requests: list[types.FunctionCall] = []
+        self.inputs: list[types.FunctionCall] = []
         self.stopped = False
         self._pauses = False
 
@@ -93,15 +96,30 @@ class ModelStepRun:
             ToolListingError: A toolset could not list its tools, which ADK would leave out in silence.
             TurnFailedError: ADK did not take results that the session has.
         """
-        events = self.sessions.session.events
-        before = len(events)
-        replayed = await self._answer_inputs()
+        session = self.sessions.session
+        known = {event.id for event in session.events}
+        if isinstance(self.sessions, GraphSessionService):
+            await self._run_graph(self.sessions, message)
+            replayed = self.plugin.replayed
+        else:
+            replayed = await self._answer_inputs()
+            await self._run_once(message)
+        raise_listing_failure(self.plugin.listing_failures)
+        if missing := replayed - self.plugin.replayed:
+            raise TurnFailedError(
+                f"ADK did not take the results of {', '.join(sorted(missing))}: their tools are not there any more"
+            )
+        self.new_events = [event for event in session.events if event.id not in known]
+        self._read_open_calls()
+
+    async def _run_once(self, message: types.Content | None) -> None:
         runner = self._open_runner()
+        session = self.sessions.session
         try:
             async with aclosing(
                 runner.run_async(
-                    user_id=self.sessions.session.user_id,
-                    session_id=self.sessions.session.id,
+                    user_id=session.user_id,
+                    session_id=session.id,
                     invocation_id=None if self._turn is None else self._turn.invocation_id,
                     new_message=message,
                     run_config=self._runs.config_for_model(),
@@ -116,13 +134,15 @@ class ModelStepRun:
             if group.split(StopStepError)[1] is not None:
                 raise
             self.stopped = True
-        raise_listing_failure(self.plugin.listing_failures)
-        if missing := replayed - self.plugin.replayed:
-            raise TurnFailedError(
-                f"ADK did not take the results of {', '.join(sorted(missing))}: their tools are not there any more"
-            )
-        self.new_events = events[before:]
-        self._read_open_calls()
+
+    async def _run_graph(self, sessions: GraphSessionService, message: types.Content | None) -> None:
+        """Run a graph: with the user's message, or once for each event whose calls have results now."""
+        if not self._records:
+            await self._run_once(message)
+            return
+        for asked in open_calls(sessions.session.events, self.invocation_id):
+            if any(call.id in self._records for call in asked.get_function_calls()):
+                await self._run_once(sessions.answer(asked, self._records))
 
     async def _answer_inputs(self) -> set[str]:
         """Append what people answered to questions of the model, as ADK has it: as messages of the user.
@@ -192,6 +212,8 @@ class ModelStepRun:
                     self.calls.append((event, call, held))
                 elif call.name == REQUEST_CREDENTIAL:
                     self.credential_requests.append(call)
+                elif held is None and call.name == REQUEST_INPUT:
+                    self.inputs.append(call)
                 elif held is None:
                     # A task that was handed to another agent: when it is done, the agent begins a new run.
                     self._agents.forget(event.author)
@@ -206,8 +228,10 @@ class ModelStepRun:
     def read_state(self) -> SessionState:
         """Return the session as the Step leaves it, with the turn still running."""
         session = self.sessions.session
+        if isinstance(self.sessions, GraphSessionService):
+            self.sessions.restore_inputs()
         for event in self.new_events:
-            if event.long_running_tool_ids:
+            if event.long_running_tool_ids and not isinstance(self.sessions, GraphSessionService):
                 # Our own marks: without them ADK takes the calls up again when the turn goes on.
                 event.long_running_tool_ids = (event.long_running_tool_ids - set(self.plugin.held)) or None
         # A request for a credential holds what the application configured; it is asked as a question instead.
@@ -219,7 +243,7 @@ class ModelStepRun:
             running=self._agents.running,
             finished=tuple(self._agents.finished),
             begun=self._agents.begun,
-            needs_credential=tuple(call.id or "" for call in self.credential_requests),
+            needs_input=tuple(call.id or "" for call in self.inputs),
         )
         return SessionState(events=kept, state=session.state, turn=turn)
 

@@ -102,11 +102,29 @@ def external_result(request: CallToolRequest) -> ToolRecord | None:
     answer = _answer(request)
     if answer is None or "result" not in resume:
         return None
-    value = answer.value
-    response = {"error": value} if answer.is_error else value if isinstance(value, dict) else {"result": value}
     first = resume["result"]
     receipt = ToolRecord(response={}) if first is None else ToolRecord.model_validate(first)
-    return receipt.model_copy(update={"response": response})
+    return receipt.model_copy(update={"response": given_result(answer).response})
+
+
+def given_result(answer: Answer) -> ToolRecord:
+    """Return what people gave as the result of a call."""
+    value = answer.value
+    if answer.is_error:
+        return ToolRecord(response={"error": value})
+    return ToolRecord(response=value if isinstance(value, dict) else {"result": value})
+
+
+def input_question(call: types.FunctionCall) -> Question:
+    """Write the question that a node of a graph asks people."""
+    arguments: dict[str, Any] = call.args or {}
+    return Question(
+        id=call.id or "input",
+        kind="answer",
+        prompt=str(arguments.get("message") or "The graph needs an answer."),
+        answer_schema=arguments.get("response_schema") or arguments.get("responseSchema"),
+        detail=arguments.get("payload"),
+    )
 
 
 def ask_for_credential(request: CallToolRequest, config: AuthConfig) -> Asks:

@@ -35,7 +35,7 @@ from dex_agents_google_adk._graphs import walk_nodes
 from dex_agents_google_adk._known_tools import list_known_tools
 from dex_agents_google_adk._model_step import ModelStepRun
 from dex_agents_google_adk._private import DISTRIBUTION, installed_version
-from dex_agents_google_adk._questions import toolset_question
+from dex_agents_google_adk._questions import given_result, input_question, toolset_question
 from dex_agents_google_adk._records import to_record
 from dex_agents_google_adk._results import context_tokens, owner_of, to_finished, to_log
 from dex_agents_google_adk._runs import AdkRuns, InitialState, UserId, make_app, translate_failures
@@ -128,6 +128,8 @@ class GoogleADKRunner:
                 state.state.update(await self._runs.state_of_new_session(request.step))
         elif isinstance(request.input, BatchSettled):
             records = {settled.call.call_id: to_record(settled) for settled in request.input.calls}
+            asked = () if state.turn is None else state.turn.needs_input
+            records |= {one.question_id: given_result(one) for one in request.input.answers if one.question_id in asked}
         step = ModelStepRun(
             self._runs,
             request.step,
@@ -152,10 +154,12 @@ class GoogleADKRunner:
         )
 
     def _outcome_of(self, step: ModelStepRun, after: SessionState) -> ModelOutcome:
-        if step.calls or step.credential_requests:
+        questions = [toolset_question(call) for call in step.credential_requests]
+        questions += [input_question(call) for call in step.inputs]
+        if step.calls or questions:
             owners = [owner_of(event, self._runs.root) for event, _, _ in step.calls]
             calls = to_requests(step.calls, self._policies, owners=owners, one_after_another=self._one_after_another)
-            return Waiting(calls=calls, questions=tuple(toolset_question(call) for call in step.credential_requests))
+            return Waiting(calls=calls, questions=tuple(questions))
         if step.stopped:
             return Again(reason="the next model call is a Step of its own")
         own = [event for event in after.events if event.invocation_id == step.invocation_id]

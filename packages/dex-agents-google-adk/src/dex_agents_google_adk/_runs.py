@@ -22,6 +22,7 @@ from pydantic import JsonValue
 
 from dex_agents.errors import TurnFailedError
 from dex_agents.runner import StepContext
+from dex_agents_google_adk._graph_sessions import GraphSessionService
 from dex_agents_google_adk._private import STREAMED, LlmCallsLimitExceededError
 from dex_agents_google_adk._sessions import StepSessionService
 from dex_agents_google_adk._state import SessionState
@@ -78,7 +79,8 @@ class AdkRuns:
     def open_session(self, step: StepContext, state: SessionState) -> StepSessionService:
         """Open the session for a Step."""
         user_id = "user" if self.user_id is None else self.user_id(step)
-        return StepSessionService(state, app_name=self.app.name, user_id=user_id, session_id=step.session_id)
+        kind = StepSessionService if isinstance(self.root, BaseAgent) else GraphSessionService
+        return kind(state, app_name=self.app.name, user_id=user_id, session_id=step.session_id)
 
     def open_runner(self, sessions: StepSessionService, root: BaseNode, plugins: list[BasePlugin]) -> Runner:
         """Make a runner for a Step.

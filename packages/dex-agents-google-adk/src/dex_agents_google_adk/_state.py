@@ -61,7 +61,7 @@ class TurnState(_Document):
         running: Names of agents whose run has begun and not ended.
         finished: Runs that custom agents awaited, in order; their code starts over in every Step.
         begun: Such runs that have not finished.
-        needs_credential: Questions for credentials that toolsets wait for.
+        needs_input: Questions of nodes of a graph, by the ids of their calls.
     """
 
     invocation_id: str
@@ -69,7 +69,7 @@ class TurnState(_Document):
     running: tuple[str, ...] = ()
     finished: tuple[FinishedRun, ...] = ()
     begun: tuple[FinishedRun, ...] = ()
-    needs_credential: tuple[str, ...] = ()
+    needs_input: tuple[str, ...] = ()
 
 
 class _Value(_Document):
