@@ -67,7 +67,7 @@ async def test_a_node_asks_people() -> None:
     world = World()
 
     async def ask(node_input: Any) -> AsyncGenerator[Any]:
-        yield RequestInput(message="Which city?")
+        yield RequestInput(message="Which city?", response_schema=None)
 
     def note(node_input: Any) -> str:
         world.log.append(f"answered {node_input}")

@@ -10,6 +10,7 @@ from dex_agents.runner import KnownTool
 from dex_agents.tools import ToolPolicies, find_policy
 from dex_agents_google_adk._custom_agents import is_custom
 from dex_agents_google_adk._graphs import walk_nodes
+from dex_agents_google_adk._private import is_declared
 from dex_agents_google_adk._sessions import tools_of
 from dex_agents_google_adk._tools import runs_inline
 
@@ -53,7 +54,7 @@ def _of_tool(tool: object, owner: str, policies: ToolPolicies) -> KnownTool:
         )
     if runs_inline(tool.name, tool):
         return _inside(tool.name, owner)
-    if tool._get_declaration() is None:  # pyright: ignore[reportPrivateUsage]
+    if not is_declared(tool):
         # Nothing that the model could call: it changes the request, and a provider may run it.
         return KnownTool(name=tool.name, owner=owner, placement="provider")
     return KnownTool(name=tool.name, owner=owner, policy=find_policy(policies, tool.name))

@@ -46,7 +46,7 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
         "InvocationContext.increment_llm_call_count",
         "InvocationContext.__private_attributes__._invocation_cost_manager",
     ),
-    "google.adk.tools.base_tool": ("BaseTool._defers_response",),
+    "google.adk.tools.base_tool": ("BaseTool._defers_response", "BaseTool._get_declaration"),
     "google.adk.tools.agent_tool": ("_SingleTurnAgentTool", "_TaskAgentTool"),
     "google.adk.tools._node_tool": ("NodeTool",),
 }
@@ -139,6 +139,11 @@ def model_calls_of(invocation: InvocationContext) -> int:
 def defers_response(tool: BaseTool) -> bool:
     """Whether ADK itself answers the tool's calls later (a task that is handed to another agent)."""
     return tool._defers_response  # pyright: ignore[reportPrivateUsage]
+
+
+def is_declared(tool: BaseTool) -> bool:
+    """Whether the model gets a declaration of the tool, and so can call it."""
+    return tool._get_declaration() is not None  # pyright: ignore[reportPrivateUsage]
 
 
 def runs_nodes(tool: BaseTool) -> bool:
