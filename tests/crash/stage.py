@@ -19,6 +19,8 @@ from support.scripted_runner import ScriptedRunner
 from support.waiting import wait_for
 
 ADAPTERS: Final = {
+    "google-adk": "support.crash_agent_google_adk:flow",
+    "langgraph": "support.crash_agent_langgraph:flow",
     "openai-agents": "support.crash_agent_openai_agents:flow",
     "pydantic-ai": "support.crash_agent_pydantic_ai:flow",
 }

@@ -9,10 +9,10 @@ import pytest
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-@pytest.mark.parametrize("framework", ["openai_agents", "pydantic_ai"])
-def test_the_support_example_asks_for_approval_and_refunds(tmp_path: Path, framework: str) -> None:
+@pytest.mark.parametrize("example", ["google_adk_support.py", "openai_agents_support.py", "pydantic_ai_support.py"])
+def test_the_support_example_asks_for_approval_and_refunds(tmp_path: Path, example: str) -> None:
     ran = subprocess.run(
-        [sys.executable, str(EXAMPLES / f"{framework}_support.py")],
+        [sys.executable, str(EXAMPLES / example)],
         input="y\n",
         cwd=tmp_path,
         capture_output=True,

@@ -15,6 +15,7 @@ from parity.toolbox import Toolbox
 from support.fake_provider import FakeProvider, Reply
 
 COLUMNS: Final[Mapping[str, str]] = {
+    "langgraph": "parity.adapters.langgraph:LangGraphColumn",
     "openai-agents": "parity.adapters.openai_agents:OpenAIAgentsColumn",
     "pydantic-ai": "parity.adapters.pydantic_ai:PydanticAIColumn",
 }
