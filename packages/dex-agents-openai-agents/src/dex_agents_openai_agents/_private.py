@@ -39,9 +39,13 @@ _ENTRIES: Final = "request_usage_entries"
 _TOOL_CONTEXT_FIELD: Final = "_function_tool_arguments"
 
 
+# Looked up once: every state names it, and reading a distribution's metadata takes a millisecond.
+_VERSION: Final = version(DISTRIBUTION)
+
+
 def installed_version() -> str:
     """Return the installed release of the SDK."""
-    return version(DISTRIBUTION)
+    return _VERSION
 
 
 def _look_up(module: str, name: str) -> Any:
