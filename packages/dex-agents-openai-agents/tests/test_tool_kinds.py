@@ -402,3 +402,36 @@ async def test_an_inner_approval_with_edited_arguments_is_told_to_the_inner_mode
     assert log == ["pay 1"]
     assert model.shown[1].results == {"m1": "clerk done"}
     assert len(session.calls) == 1
+
+
+def with_a_question_beside_a_call(shown: ShownRequest) -> Reply:
+    if "mcp_approval_response" in str(shown.input):
+        return f"{shown.results}"
+    return [REQUEST, call("work", "w", x=1)]
+
+
+def mixed() -> tuple[Agent[Any], ScriptedModel]:
+    @function_tool
+    def work(x: int) -> str:
+        return f"worked {x}"
+
+    model = ScriptedModel(with_a_question_beside_a_call)
+    agent = hosted(model)
+    return agent.clone(tools=[*agent.tools, work]), model
+
+
+async def test_a_question_of_the_provider_and_a_call_are_settled_together() -> None:
+    agent, model = mixed()
+    session = session_of(agent)
+    assert finished(await session.send("go")).text == "{'w': 'worked 1'}"
+    [answer] = [item for item in cast("list[Any]", model.shown[1].input) if item.get("type") == "mcp_approval_response"]
+    assert answer["approve"] is True
+
+
+async def test_a_cancelled_turn_answers_a_question_of_the_provider_with_no() -> None:
+    agent, model = mixed()
+    session = session_of(agent)
+    failed(await session.send("go", TurnPlan(cancel_after_calls=1)))
+    assert finished(await session.send("go on")).text == "{'w': 'worked 1'}"
+    answers = [item for item in cast("list[Any]", model.shown[1].input) if item.get("type") == "mcp_approval_response"]
+    assert [(one["approve"], one["reason"]) for one in answers] == [(False, "nobody answered: the turn ended early")]
