@@ -8,7 +8,8 @@ value that would come back as something else fails the turn.
 import base64
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import fields, is_dataclass
+from copy import copy
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Final, cast
 
 from langchain_core import messages as lc_messages
@@ -23,8 +24,33 @@ from dex_agents_langgraph._private import make_snapshot, snapshot_value
 TYPE: Final = "$type"
 """The key that marks what is no plain JSON value."""
 
-_MESSAGES: Final[dict[str, type[BaseMessage]]] = {
-    name: getattr(lc_messages, name)
+
+@dataclass(frozen=True)
+class _Shape:
+    """A class of messages, looked at once: Pydantic takes long to tell defaults.
+
+    Attributes:
+        kind: The class.
+        empty: An instance with nothing but defaults.
+        defaults: The default of each field that has one.
+        own: Fields whose default is a container, which each message needs for itself.
+    """
+
+    kind: type[BaseMessage]
+    empty: BaseMessage
+    defaults: Mapping[str, Any]
+    own: tuple[str, ...]
+
+    @classmethod
+    def of(cls, kind: type[BaseMessage]) -> "_Shape":
+        empty = kind.model_construct()
+        defaults = dict(vars(empty))
+        own = tuple(name for name, value in defaults.items() if isinstance(value, dict | list))
+        return cls(kind=kind, empty=empty, defaults=defaults, own=own)
+
+
+_SHAPES: Final = {
+    name: _Shape.of(getattr(lc_messages, name))
     for name in (
         "AIMessage",
         "AIMessageChunk",
@@ -77,7 +103,8 @@ class ValueCodec:
         if kind is Command:
             data = {each.name: self.encode(getattr(value, each.name), where) for each in fields(value)}
             return {TYPE: "command", "data": data}
-        if _MESSAGES.get(kind.__name__) is kind:
+        shape = _SHAPES.get(kind.__name__)
+        if shape is not None and shape.kind is kind:
             return self._encode_message(value, where)
         snapshot = snapshot_value(value)
         if snapshot is not None:
@@ -98,9 +125,7 @@ class ValueCodec:
     def _decode_marked(self, kind: str, value: Mapping[str, Any]) -> Any:
         match kind:
             case "message":
-                data = {name: self.decode(item) for name, item in value["data"].items()}
-                # The stored fields are a message's own: validators must not have another look at them.
-                return _MESSAGES[value["class"]].model_construct(**data)
+                return self._decode_message(_SHAPES[value["class"]], value["data"])
             case "dict":
                 return {self.decode(key): self.decode(item) for key, item in value["items"]}
             case "tuple":
@@ -117,14 +142,20 @@ class ValueCodec:
                 raise ValueError(f"the state has a value of kind {kind!r}, which this release does not know")
 
     def _encode_message(self, message: BaseMessage, where: str) -> JsonValue:
-        data: dict[str, JsonValue] = {}
-        for name, field in type(message).model_fields.items():
-            value = getattr(message, name)
-            if name != "type" and value != field.get_default(call_default_factory=True):
-                data[name] = self.encode(value, where)
-        for name, value in (message.__pydantic_extra__ or {}).items():
-            data[name] = self.encode(value, where)
+        defaults = _SHAPES[type(message).__name__].defaults
+        held = {**vars(message), **(message.__pydantic_extra__ or {})}
+        data = {
+            name: self.encode(value, where)
+            for name, value in held.items()
+            if name not in defaults or value != defaults[name]
+        }
         return {TYPE: "message", "class": type(message).__name__, "data": data}
+
+    def _decode_message(self, shape: "_Shape", stored: Mapping[str, JsonValue]) -> BaseMessage:
+        fields_of_message: dict[str, Any] = {name: copy(shape.defaults[name]) for name in shape.own}
+        fields_of_message.update((name, self.decode(item)) for name, item in stored.items())
+        # The stored fields are a message's own: validators must not have another look at them.
+        return shape.empty.model_copy(update=fields_of_message)
 
     def _serialize(self, value: Any, where: str) -> JsonValue:
         name = f"{type(value).__module__}.{type(value).__qualname__}"

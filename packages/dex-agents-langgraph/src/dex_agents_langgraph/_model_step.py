@@ -8,7 +8,7 @@ from langchain_core.messages import BaseMessage
 from langgraph.types import Command, StateSnapshot
 from pydantic import JsonValue
 
-from dex_agents.errors import TurnFailedError
+from dex_agents.errors import StateNotReadableError, TurnFailedError
 from dex_agents.messages import Message
 from dex_agents.runner import BatchSettled, Finished, FrameworkState
 from dex_agents.tools import SettledCall, ToolRequest
@@ -27,17 +27,15 @@ _MESSAGES = "messages"
 def load_saver(state: FrameworkState | None, namespaces: Namespaces, built: BuiltGraph) -> SnapshotSaver:
     """Make the Step's checkpointer from the session's state.
 
-    Raises:
-        StateNotReadableError: Its newest checkpoint cannot be made again.
+    What is stored is read when LangGraph asks for it; then `StateNotReadableError` is raised when that is not possible.
     """
-    saver = SnapshotSaver(built.codec, namespaces)
-    if state is not None:
-        try:
-            saver.get_tuple({"configurable": {"thread_id": ""}})
-        except Exception as error:
-            # Whatever the types in the state raise: they are the application's.
-            raise state_unreadable(state, error) from error
-    return saver
+
+    def refuse(error: Exception) -> StateNotReadableError:
+        if state is None:
+            raise error
+        return state_unreadable(state, error)
+
+    return SnapshotSaver(built.codec, namespaces, refuse)
 
 
 def resume_input(asked: Sequence[AskedInterrupt], settled: BatchSettled) -> Command[Any] | None:

@@ -22,6 +22,7 @@ SUPPORTED_RELEASES: Final = ">=1.1.10,<1.3"
 """The releases of langgraph that this adapter was tested with; the package metadata names the same."""
 
 DISTRIBUTION: Final = "langgraph"
+_INSTALLED: Final = version(DISTRIBUTION)
 
 Graph = Pregel[Any, Any, Any, Any]
 """Any compiled graph."""
@@ -48,7 +49,7 @@ _PARAMETERS: Final[dict[tuple[str, str, str], tuple[str, ...]]] = {
 
 def installed_version() -> str:
     """Return the installed release of LangGraph."""
-    return version(DISTRIBUTION)
+    return _INSTALLED
 
 
 def _refuse(what: str) -> ImportError:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncContextDecorator, asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from inspect import isawaitable
 from typing import Any, Final, cast
 
@@ -88,7 +89,14 @@ class GraphRuns:
             ConfigurationError: The factory returned something else.
         """
         given: object = self.agent
-        made: object = given if as_graph(given) else cast("GraphFactory", given)(settings)
+        return self._fixed if as_graph(given) else self._look_at(cast("GraphFactory", given)(settings))
+
+    @cached_property
+    def _fixed(self) -> BuiltGraph:
+        # Looking at a graph takes some milliseconds, and a given one does not change.
+        return self._look_at(self.agent)
+
+    def _look_at(self, made: object) -> BuiltGraph:
         graph = as_graph(made)
         if graph is None:
             raise ConfigurationError(

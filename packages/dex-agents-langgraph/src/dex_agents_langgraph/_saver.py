@@ -1,6 +1,6 @@
 """A checkpointer that lives for one Step: it starts from a session's state and ends as the next one."""
 
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -69,8 +69,12 @@ class StoredCheckpoint:
         }
 
     def sorted_writes(self) -> list[tuple[tuple[str, int], tuple[str, JsonValue, str]]]:
-        """Return the writes in the order in which LangGraph applies them: by the path of their tasks."""
-        return sorted(self.writes.items(), key=lambda item: (item[1][2], *item[0]))
+        """Return the writes in the order in which LangGraph applies them: by the path of their tasks.
+
+        Writes without a path stay in the order in which they came. Before LangGraph 1.2.24 those of delta channels have
+        none, and their task ids would bring the results of parallel calls into another order.
+        """
+        return sorted(self.writes.items(), key=lambda item: item[1][2])
 
     @classmethod
     def load(cls, document: JsonValue) -> "StoredCheckpoint":
@@ -104,11 +108,18 @@ class SnapshotSaver(BaseCheckpointSaver[int]):
     Args:
         codec: Writes and reads values.
         namespaces: The state to start from; it is not changed.
+        refuse: Makes the error for a checkpoint that cannot be read.
     """
 
-    def __init__(self, codec: ValueCodec, namespaces: Mapping[str, Sequence[JsonValue]]) -> None:
+    def __init__(
+        self,
+        codec: ValueCodec,
+        namespaces: Mapping[str, Sequence[JsonValue]],
+        refuse: Callable[[Exception], Exception] = lambda error: error,
+    ) -> None:
         super().__init__()
         self._codec = codec
+        self._refuse = refuse
         self.stored: dict[str, dict[str, StoredCheckpoint]] = {}
         # LangGraph may hand over the writes that belong to a checkpoint before the checkpoint itself.
         self._early_writes: dict[tuple[str, str], Writes] = {}
@@ -173,7 +184,13 @@ class SnapshotSaver(BaseCheckpointSaver[int]):
         wanted = configurable.get("checkpoint_id")
         checkpoints = self.stored.get(namespace, {})
         found = checkpoints.get(wanted) if wanted else self.newest(namespace)
-        return None if found is None else self._as_tuple(configurable["thread_id"], namespace, found)
+        if found is None:
+            return None
+        try:
+            return self._as_tuple(configurable["thread_id"], namespace, found)
+        except Exception as error:
+            # Whatever the types in the state raise: they are the application's.
+            raise self._refuse(error) from error
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Do as `get_tuple`."""

@@ -1,7 +1,7 @@
 """What a session stores of a graph: its newest checkpoint by namespace, and a record of the running turn."""
 
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
@@ -106,11 +106,6 @@ class TurnState(Document):
     asked: tuple[AskedInterrupt, ...] = ()
 
 
-class _Value(Document):
-    namespaces: Namespaces
-    turn: TurnState | None = None
-
-
 @dataclass
 class SessionState:
     """The checkpoints of a session, and the record of its running turn; None between turns."""
@@ -142,20 +137,20 @@ def read_state(state: FrameworkState | None) -> SessionState:
             f"the state was written by {theirs} and cannot be read by {ours}", newer_writer=newer
         )
     try:
-        value = _Value.model_validate(state.value)
-    except ValidationError as error:
-        raise StateNotReadableError(
-            f"the state was written by {theirs} and cannot be read by {ours}: {error.errors(include_input=False)[:3]}",
-            newer_writer=_release(state.framework_version) > _release(installed_version()),
-        ) from error
-    return SessionState(namespaces=value.namespaces, turn=value.turn)
+        # The checkpoints are not looked at here: they are large, and read when LangGraph asks for them.
+        value = cast("dict[str, Any]", state.value)
+        turn = None if value.get("turn") is None else TurnState.model_validate(value["turn"])
+        return SessionState(namespaces=value["namespaces"], turn=turn)
+    except (ValidationError, AttributeError, KeyError) as error:
+        raise state_unreadable(state, error) from error
 
 
 def write_state(state: SessionState) -> FrameworkState:
     """Write a state for the session to store."""
     turn = None if state.turn is None else state.turn.model_dump(mode="json")
     namespaces: dict[str, JsonValue] = {name: list(documents) for name, documents in state.namespaces.items()}
-    return FrameworkState(
+    # All of it is JSON that this module made; to validate it again takes long.
+    return FrameworkState.model_construct(
         framework=DISTRIBUTION,
         framework_version=installed_version(),
         format=FORMAT,
