@@ -8,6 +8,7 @@ start it again: it goes on where it was.
 
 import asyncio
 import sys
+import threading
 
 from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart, ToolReturnPart
@@ -58,13 +59,26 @@ flow = session_flow(
 )
 
 
+async def read_line() -> str:
+    """Read a line from the terminal in a thread that does not keep the program from stopping."""
+    loop = asyncio.get_running_loop()
+    line: asyncio.Future[str] = loop.create_future()
+
+    def read() -> None:
+        text = sys.stdin.readline()
+        loop.call_soon_threadsafe(lambda: line.done() or line.set_result(text))
+
+    threading.Thread(target=read, daemon=True).start()
+    return await line
+
+
 async def answer_approvals(session: AgentSession) -> None:
     """Ask the person at the terminal about everything that waits."""
     while True:
         for interrupt in (await session.snapshot()).pending_interrupts:
             question = f"{interrupt.tool_name}({interrupt.arguments}): approve? [y/n] "
             print(question, end="", flush=True)
-            said = await asyncio.to_thread(sys.stdin.readline)
+            said = await read_line()
             if said.strip().lower().startswith("y"):
                 await session.approve(interrupt.interrupt_id, answered_by="terminal")
             else:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
+LANGGRAPH = "dex_agents_langgraph"
 CORE, ENGINE, ADAPTER, OTHER_ADAPTER = (
     "dex_agents",
     "dex_agents_embedded",
@@ -49,6 +50,8 @@ def test_the_sources_keep_the_layers(sources: Path) -> None:
     ("package", "planted"),
     [
         (CORE, "import pydantic_ai"),
+        (CORE, "import agents"),
+        ("dex_agents_openai_agents", f"import {ADAPTER}"),
         (CORE, f"import {ENGINE}"),
         (CORE, f"import {ADAPTER}"),
         (ENGINE, f"import {CORE}.tools"),
@@ -57,6 +60,8 @@ def test_the_sources_keep_the_layers(sources: Path) -> None:
         (ADAPTER, f"import {OTHER_ADAPTER}"),
         (OTHER_ADAPTER, f"import {ADAPTER}"),
         (ADAPTER, f"import {CORE}._storage.schema"),
+        (LANGGRAPH, f"import {ENGINE}"),
+        (LANGGRAPH, f"import {ADAPTER}"),
     ],
 )
 def test_a_planted_violation_fails(sources: Path, package: str, planted: str) -> None:

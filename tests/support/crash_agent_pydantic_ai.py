@@ -16,6 +16,6 @@ agent = Agent(
     OpenAIChatModel("scripted", provider=OpenAIProvider(openai_client=client)),
     name="crash",
     instructions="Serve the customer.",
-    tools=[crash_tools.read_stock, crash_tools.reserve, crash_tools.charge, crash_tools.ship],
+    tools=crash_tools.TOOLS,
 )
 flow = session_flow(agent, tools=crash_tools.POLICIES)

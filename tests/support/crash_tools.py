@@ -17,6 +17,8 @@ POLICIES: ToolPolicies = {
     "reserve": ToolEffect.IDEMPOTENT_WRITE,
     "charge": ToolEffect.NON_IDEMPOTENT_WRITE,
     "ship": ToolPolicy(effect=ToolEffect.NON_IDEMPOTENT_WRITE, approval=True),
+    "call_warehouse": ToolEffect.READ,
+    "print_label": ToolEffect.NON_IDEMPOTENT_WRITE,
 }
 
 
@@ -42,6 +44,22 @@ async def ship(item: str) -> str:
     """Ship an item."""
     await _run("ship")
     return f"{item} is on its way"
+
+
+async def call_warehouse(item: str) -> str:
+    """Ask the warehouse for an item."""
+    await _run("call_warehouse")
+    raise ConnectionError(f"nobody answers about {item}")
+
+
+async def print_label(item: str) -> str:
+    """Print the label of an item."""
+    await _run("print_label")
+    raise ConnectionError(f"the printer jammed at {item}")
+
+
+TOOLS = (read_stock, reserve, charge, ship, call_warehouse, print_label)
+"""All of them, for an agent to have."""
 
 
 def runs(log: Path, name: str, phase: str = "started") -> list[dict[str, str]]:

@@ -124,7 +124,8 @@ async def test_a_result_that_is_too_large_to_record_says_so_instead_of_holding_t
         blocks = await results(session)
         assert blocks["read_huge"].status == "failed"
         assert blocks["write_huge"].status == "outcome_unknown"
-        assert "bytes, more than the 524288 that are left for it" in blocks["write_huge"].text
+        assert "the call ran and returned, but its result has" in blocks["write_huge"].text
+        assert "more than the 262144 that each call of this batch may record" in blocks["write_huge"].text
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from dex_agents import AgentSessionOptions
-from dex_agents.errors import MessageQueueFullError, TurnFailedError
+from dex_agents.errors import MessageQueueFullError, OutcomeNotUnknownError, TurnFailedError
 from dex_agents.events import AgentEvent
 from dex_agents.session import AgentSession
 from support.scripted_runner import LOG_VARIABLE, read_runs
@@ -71,7 +71,7 @@ async def test_a_turn_that_fails_after_tools_ran_tells_the_next_model_not_to_rep
 
         note = next(line for line in recalled.text.splitlines() if line.startswith("note: "))
         assert "out of budget" in note
-        assert 'do not repeat them: write_a({"n": 0}) -> ok; write_nothing({"n": 1}) -> failed' in note
+        assert 'do not repeat them: write_a({"n": 0}) -> ok.' in note
         assert "write_a -> returned" in recalled.text
         assert recalled.text.count("note: ") == 1
 
@@ -182,3 +182,37 @@ async def test_a_stopped_session_stays_readable(tmp_path: Path, log: Path) -> No
 
         assert (snapshot.lifecycle, snapshot.title, snapshot.user) == ("stopped", "a test", "tester")
         assert listed == ["say kept", "kept"]
+
+
+async def test_a_turn_that_fails_at_once_hands_on_the_note_that_its_model_never_saw(tmp_path: Path, log: Path) -> None:
+    async with scripted_session(tmp_path / "engine") as session:
+        with pytest.raises(TurnFailedError):
+            await session.ask("call write_a\nfail broken", timeout=10)
+        with pytest.raises(TurnFailedError):
+            await session.ask("fail at once", timeout=10)
+
+        recalled = await session.ask("recall", timeout=10)
+
+        assert "do not repeat them: write_a" in recalled.text
+        assert "at once" in recalled.text
+
+
+async def test_an_unknown_outcome_that_somebody_found_out_is_told_to_the_next_model_once(
+    tmp_path: Path, log: Path
+) -> None:
+    async with scripted_session(tmp_path / "engine") as session:
+        await session.ask("call write_raises, write_raises_too\nsay done", timeout=10)
+        first, second = (await session.snapshot()).unsettled_calls
+
+        await session.resolve_unknown_outcome(first.call_id, happened=True, result="Receipt 4711.", reported_by="ann")
+        await session.resolve_unknown_outcome(second.call_id, happened=False)
+
+        assert (await session.snapshot()).unsettled_calls == ()
+        recalled = await session.ask("recall", timeout=10)
+        assert "the call did have its effect. Receipt 4711.]" in recalled.text
+        assert "did not have its effect, so it may be called again.]" in recalled.text
+        assert recalled.text.count("[The outcome of write_raises(") == 1
+        with pytest.raises(OutcomeNotUnknownError):
+            await session.resolve_unknown_outcome(first.call_id, happened=False)
+        with pytest.raises(OutcomeNotUnknownError):
+            await session.resolve_unknown_outcome("../../etc", happened=False)

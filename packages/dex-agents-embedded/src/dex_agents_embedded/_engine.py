@@ -126,8 +126,12 @@ class EmbeddedEngine:
         if self._lock is not None or self._ended.is_set():
             raise RuntimeError("an engine is started once: make a new EmbeddedEngine")
         host = _loopback_host(self._requested_address)
-        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._lock = _lock(self._directory / LOCK_FILE)
+        try:
+            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._lock = _lock(self._directory / LOCK_FILE)
+        except OSError as error:
+            text = f"{self._directory} cannot be used as the engine's directory ({error}): choose another one"
+            raise DataFileError(text, "directory_unusable") from error
         try:
             await self._open(host)
         except BaseException:

@@ -87,7 +87,9 @@ def _tokens(query: str) -> Iterator[tuple[str, str]]:
         elif kind == "quoted":
             yield kind, text.strip("`")
         elif kind in ("single", "double"):
-            yield "text", re.sub(r"\\(.)|'(')", lambda escape: escape.group(1) or escape.group(2), text)
+            # Two quotes stand for one only inside quotes of the same kind.
+            escapes = r"\\(.)|'(')" if kind == "single" else r"\\(.)|(?!)()"
+            yield "text", re.sub(escapes, lambda escape: escape.group(1) or escape.group(2), text)
         else:
             yield kind, text
 

@@ -42,10 +42,10 @@ class DataFileError(EngineError):
 
     Attributes:
         reason: `unreadable` for a damaged file or one that is not an engine's, `newer` for one that a newer version
-            wrote.
+            wrote, `directory_unusable` when the directory cannot be made or written.
     """
 
-    def __init__(self, text: str, reason: Literal["unreadable", "newer"]) -> None:
+    def __init__(self, text: str, reason: Literal["unreadable", "newer", "directory_unusable"]) -> None:
         super().__init__(text, reason)
 
 

@@ -7,6 +7,7 @@ import fail with a sentence that says so, instead of making a session go wrong.
 import importlib
 from collections.abc import Iterable
 from dataclasses import fields, is_dataclass
+from functools import cache
 from importlib.metadata import version
 from typing import Any, Final, Generic, Literal, TypeVar
 
@@ -53,8 +54,10 @@ _NOT_EXECUTED_TEXT: Final = ("pydantic_ai._tool_execution", "_TOOL_SKIPPED_FINAL
 DepsT = TypeVar("DepsT")
 
 
+@cache
 def installed_version() -> str:
     """Return the installed release of Pydantic AI."""
+    # Reads a file, and every Step asks for it.
     return version(DISTRIBUTION)
 
 

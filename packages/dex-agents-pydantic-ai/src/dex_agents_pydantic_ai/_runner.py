@@ -138,7 +138,7 @@ class PydanticAIRunner(Generic[DepsT, OutputT]):
             state.turn = merge_records(state.running_turn, records)
         else:
             open_request = state.take_open_request()
-        deferrer = DeferEveryCall()
+        deferrer = DeferEveryCall(request.step.events)
         async with self._runs.open(request.step, state, prompt=prompt, capability=deferrer, requests_model=True) as run:
             step = ModelStepRun(
                 run=run, turn=state.running_turn, deferrer=deferrer, steering=to_steering_parts(request.steering)
@@ -188,7 +188,7 @@ class PydanticAIRunner(Generic[DepsT, OutputT]):
         state = read_state(request.state)
         response = state.open_response
         call = next(one for one in response.tool_calls if one.tool_call_id == request.call.call_id)
-        catcher = CatchDeferrals()
+        catcher = CatchDeferrals(request.step.events)
         reached = False
         try:
             async with self._runs.open(request.step, state, capability=catcher, requests_model=False) as run:

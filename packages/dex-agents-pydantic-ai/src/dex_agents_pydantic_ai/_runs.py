@@ -61,7 +61,7 @@ class AgentRuns(Generic[DepsT]):
         state: SessionState,
         *,
         prompt: str | Sequence[UserContent] | None = None,
-        capability: AbstractCapability[Any],
+        capability: ForwardEvents,
         requests_model: bool,
     ) -> AsyncGenerator[AgentRun[DepsT, Any]]:
         """Open a run that goes on where the turn stands.
@@ -74,8 +74,7 @@ class AgentRuns(Generic[DepsT]):
             requests_model: The Step will make a model request.
         """
         turn = state.running_turn
-        events = ForwardEvents(step.events)
-        capabilities: list[AbstractCapability[Any]] = [events, capability]
+        capabilities: list[AbstractCapability[Any]] = [capability]
         if self.agent.event_stream_handler is not None:
             capabilities.append(ProcessEventStream(self.agent.event_stream_handler))
         user_prompt = state.prompt if prompt is None else prompt
@@ -97,7 +96,7 @@ class AgentRuns(Generic[DepsT]):
             ) as run,
         ):
             internals = RunInternals(run)
-            events.enabled = not requests_model or (self.streaming and supports_streaming(internals.model))
+            capability.enabled = not requests_model or (self.streaming and supports_streaming(internals.model))
             internals.restore_turn(run_id=turn.run_id, prompt=user_prompt)
             internals.restore_counters(
                 run_step=turn.run_step,

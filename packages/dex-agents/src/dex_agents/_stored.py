@@ -15,3 +15,12 @@ class Stored(BaseModel):
     def size_in_bytes(self) -> int:
         """Return how many bytes the document has as stored JSON."""
         return len(self.model_dump_json().encode())
+
+
+class StoredRecord(Stored):
+    """A document that a Step reads, changes and writes again.
+
+    Fields that a newer version added go through unharmed: two code versions may write one record in turns.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="allow")

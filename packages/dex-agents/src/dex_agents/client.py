@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Final, Self, TypeVar, overload
 
 from dex import (
     Credential,
@@ -16,10 +16,10 @@ from dex_agents._client.connection import Connection
 from dex_agents._client.content import check_label, check_message_id, user_message
 from dex_agents._client.event_reader import EventReader, StreamedEvent
 from dex_agents._client.interrupt_answers import InterruptAnswers
-from dex_agents._client.message_pages import MessagePages
+from dex_agents._client.message_pages import MessagePages, check_page
 from dex_agents._client.session_id import check_session_id
 from dex_agents._client.session_lifecycle import SessionLifecycle
-from dex_agents._client.session_search import SessionPage, lifecycle_of, session_query, summary_of
+from dex_agents._client.session_search import SessionPage, as_it_ended, lifecycle_of, session_query, summary_of
 from dex_agents._client.turn_control import TurnControl
 from dex_agents._client.turn_waiter import TurnWaiter
 from dex_agents.errors import (
@@ -31,6 +31,7 @@ from dex_agents.snapshot import (
     AgentSnapshot,
     InterruptAnswer,
     MessagePage,
+    OutcomeReport,
     SendReceipt,
     SessionStart,
     TurnCancellation,
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     from dex_agents.session_flow import AgentSessionFlow
 
 OutputT = TypeVar("OutputT")
+
+_NEWEST_MESSAGES: Final = 20
 
 
 class AgentSessionClient:
@@ -150,6 +153,7 @@ class AgentSessionClient:
             SessionFailedError: It has failed.
         """
         message = user_message(check_session_id(session_id), content, message_id)
+        await self._lifecycle.require(session_id)
         return await self._turns.send(session_id, message)
 
     async def steer_user_message(
@@ -169,6 +173,7 @@ class AgentSessionClient:
             SessionError: As for `send_user_message`.
         """
         message = user_message(check_session_id(session_id), content, message_id)
+        await self._lifecycle.require(session_id)
         return await self._turns.steer(session_id, message)
 
     async def interrupt_turn(
@@ -216,6 +221,7 @@ class AgentSessionClient:
         Returns:
             False when the turn does not run (any more).
         """
+        await self._lifecycle.require(session_id)
         turn_id = turn_id or (await self.get_agent_snapshot(session_id)).turn_id
         if not turn_id:
             return False
@@ -234,7 +240,8 @@ class AgentSessionClient:
         Raises:
             ConfigurationError: They would be larger than 64 KiB.
         """
-        return await self._turns.change_settings(check_session_id(session_id), changes)
+        await self._lifecycle.require(session_id)
+        return await self._turns.change_settings(session_id, changes)
 
     @overload
     async def ask(
@@ -287,6 +294,7 @@ class AgentSessionClient:
         """
         message = user_message(check_session_id(session_id), content, message_id)
         async with answer_within(timeout, session_id, message.message_id):
+            await self._lifecycle.require(session_id)
             await self._turns.send(session_id, message)
             result = await self._waiter.wait(session_id, message.message_id)
         result = completed(result, session_id)
@@ -323,7 +331,13 @@ class AgentSessionClient:
         snapshot = await self._connection.call(
             lambda: client.invoke_rpc(self._flow.get_agent_snapshot, session_id), session_id=session_id
         )
-        return snapshot.model_copy(update={"lifecycle": lifecycle_of(flow.status)})
+        snapshot = as_it_ended(snapshot, lifecycle_of(flow.status))
+        shown = snapshot.messages[-1].sequence if snapshot.messages else 0
+        if shown < snapshot.last_sequence:
+            # The newest messages were too large for the window; they are read on their own.
+            page = await self._pages.read(session_id, max(shown, snapshot.last_sequence - _NEWEST_MESSAGES), 200)
+            snapshot = snapshot.model_copy(update={"messages": page.messages})
+        return snapshot
 
     async def list_agent_messages(self, session_id: str, *, after_sequence: int = 0, limit: int = 100) -> MessagePage:
         """Return a page of the message log, oldest first. Works after the session's end too.
@@ -338,6 +352,8 @@ class AgentSessionClient:
             ConfigurationError: A number is out of its range.
         """
         check_session_id(session_id)
+        check_page(after_sequence, limit)
+        await self._lifecycle.require(session_id)
         return await self._pages.read(session_id, after_sequence, limit)
 
     async def iter_messages(self, session_id: str, *, after_sequence: int = 0) -> AsyncGenerator[SavedMessage]:
@@ -420,7 +436,8 @@ class AgentSessionClient:
             message=message,
             answered_by=answered_by,
         )
-        await self._answers.give(check_session_id(session_id), "approval", answer)
+        await self._lifecycle.require(session_id)
+        await self._answers.give(session_id, "approval", answer)
 
     async def answer_question(
         self, session_id: str, interrupt_id: str, value: JsonValue, *, answered_by: str | None = None
@@ -432,7 +449,8 @@ class AgentSessionClient:
             SessionStoppedError: The session was stopped.
         """
         answer = InterruptAnswer(interrupt_id=interrupt_id, value=value, answered_by=answered_by)
-        await self._answers.give(check_session_id(session_id), "answer", answer)
+        await self._lifecycle.require(session_id)
+        await self._answers.give(session_id, "answer", answer)
 
     async def provide_tool_result(
         self,
@@ -450,7 +468,29 @@ class AgentSessionClient:
             SessionStoppedError: The session was stopped.
         """
         answer = InterruptAnswer(interrupt_id=interrupt_id, value=value, is_error=is_error, answered_by=answered_by)
-        await self._answers.give(check_session_id(session_id), "external_result", answer)
+        await self._lifecycle.require(session_id)
+        await self._answers.give(session_id, "external_result", answer)
+
+    async def resolve_unknown_outcome(
+        self, session_id: str, call_id: str, *, happened: bool, result: str = "", reported_by: str | None = None
+    ) -> None:
+        """Say what became of a call whose outcome is unknown; the next turn's model hears it.
+
+        Find out by the call's idempotency key in the system that the tool writes to. The call is never run again.
+
+        Args:
+            session_id: The session.
+            call_id: From the snapshot's `unsettled_calls`.
+            happened: Whether the call had its effect.
+            result: What came of it, in words for the model; at most 4,000 characters are kept.
+            reported_by: Who found out; free text.
+
+        Raises:
+            OutcomeNotUnknownError: The call's outcome is not unknown (any more).
+        """
+        report = OutcomeReport(call_id=call_id, happened=happened, result=result, reported_by=reported_by)
+        await self._lifecycle.require(session_id)
+        await self._turns.report_outcome(session_id, report)
 
     async def list_sessions(
         self, *, status: str | None = None, user: str | None = None, limit: int = 100, page_token: str = ""
@@ -471,9 +511,11 @@ class AgentSessionClient:
         query = session_query(self._flow.name, status=status, user=user)
         client = self._connection.client
         page = await self._connection.call(lambda: client.search_flows(query, limit, page_token))
-        return SessionPage(
-            sessions=tuple(summary_of(entry) for entry in page.flows), next_page_token=page.next_page_token
-        )
+        found = [summary_of(entry) for entry in page.flows]
+        if status is not None:
+            # A stopped session keeps the status that it had.
+            found = [summary for summary in found if summary.lifecycle == "running"]
+        return SessionPage(sessions=tuple(found), next_page_token=page.next_page_token)
 
     async def stop_session(self, session_id: str, *, reason: str = "") -> bool:
         """Stop a session for good. It stays readable until the server's retention ends (7 days by default).

@@ -11,12 +11,15 @@ DexAgentsError
 │   ├── SessionAlreadyExistsError the id is taken by another agent: choose another
 │   ├── BlankMessageError         the message has no content: send some
 │   ├── MessageTooLargeError      the message is over 512 KiB: send a reference to what is large
+│   ├── AnswerTooLargeError       the answer to an interrupt is too large: give a reference to what is large
 │   ├── MessageQueueFullError     too many messages wait: let the session catch up
 │   ├── TurnResultNotKeptError    an old message was asked again: read its turn's messages
 │   ├── InterruptNotPendingError  unknown, answered or expired: reload the snapshot
+│   ├── OutcomeNotUnknownError    the call's outcome is not unknown (any more): reload the snapshot
 │   ├── SessionBusyError          a Step held the lock for 5 s: repeat
 │   ├── AnswerTimeoutError        `ask` waited long enough: ask again with the same `message_id` to wait on
 │   └── TurnFailedError           a turn ended without an answer (also raised by runners: another attempt cannot help)
+├── WorkerRaisedError             a Worker's code raised while it served a call; has `error_type` and `detail`
 ├── NoWorkerAvailableError        no Worker serves this agent: start one, then repeat; nothing was lost
 ├── EngineUnavailableError        the server does not answer at its address: start it, or correct the address
 ├── EngineStartError              the embedded engine cannot start; has `reason`
@@ -77,6 +80,10 @@ class MessageTooLargeError(SessionError, ValueError):
     """A user message is larger than a session takes. Nothing was sent; store what is large and send a reference."""
 
 
+class AnswerTooLargeError(SessionError):
+    """An answer is larger than its call may record. Nothing changed; give a reference to what is large."""
+
+
 class MessageQueueFullError(SessionError):
     """Too many user messages wait for their turn. Nothing was sent; repeat when the session has caught up."""
 
@@ -101,6 +108,18 @@ class TurnResultNotKeptError(SessionError):
     """The turn finished so long ago that its result is forgotten. Its messages are still in the log."""
 
 
+class OutcomeNotUnknownError(SessionError):
+    """Somebody settles a call whose outcome is not unknown (any more). Reload the snapshot.
+
+    Attributes:
+        call_id: The call.
+    """
+
+    def __init__(self, message: str, *, session_id: str, call_id: str) -> None:
+        super().__init__(message, session_id=session_id)
+        self.call_id = call_id
+
+
 class InterruptNotPendingError(SessionError):
     """An approval, question or external call waits for no answer (any more). Reload the snapshot.
 
@@ -123,6 +142,20 @@ class TurnFailedError(DexAgentsError):
     A runner raises it from `run_model` or `compact` when another attempt cannot help (a usage limit, an output that the
     framework refuses for good). A client gets it from `ask`.
     """
+
+
+class WorkerRaisedError(DexAgentsError):
+    """The Worker's code raised while it served a call; nothing changed. Read the detail, and the Worker's log.
+
+    Attributes:
+        error_type: The qualified name of what it raised.
+        detail: What it said.
+    """
+
+    def __init__(self, *, error_type: str, detail: str) -> None:
+        super().__init__(f"the Worker could not serve the call: {error_type or 'error'}: {detail}")
+        self.error_type = error_type
+        self.detail = detail
 
 
 class NoWorkerAvailableError(DexAgentsError):

@@ -42,7 +42,8 @@ class AgentHost:
     With no server named, neither here nor by `DEX_SERVER_ADDRESS`, it runs the embedded engine in this process:
     sessions live in `directory` and go on when the program is started again.
 
-    When the Worker dies, the task that entered the host is cancelled, and leaving the host raises the reason.
+    When the Worker or the embedded engine dies, the task that entered the host is cancelled, and leaving the host
+    raises the reason.
 
     Args:
         flows: The agents' session Flows, at least one, with different names.
@@ -58,6 +59,7 @@ class AgentHost:
         ConfigurationError: No Flow, two Flows with one name, or a value that cannot be.
         EngineStartError: The embedded engine cannot start (on entering).
         EngineUnavailableError: No server answers at the address (on entering).
+        EngineUnavailableError: The embedded engine ended, for example because the disk is full (on leaving).
         NoWorkerAvailableError: The Worker did not register within 30 s (on entering), or it died (on leaving).
     """
 
@@ -79,7 +81,7 @@ class AgentHost:
             raise ConfigurationError(
                 f"max_concurrent_tasks is {max_concurrent_tasks}: give at least 2, since one is kept free for RPCs"
             )
-        if drain_timeout <= 0:
+        if not 0 < drain_timeout < float("inf"):
             raise ConfigurationError(f"drain_timeout is {drain_timeout}: give a positive number of seconds")
         self._server_address = named_server_address(address)
         self._directory = Path(directory)
@@ -89,7 +91,7 @@ class AgentHost:
         self._credential = credential
         self._resources = AsyncExitStack()
         self._connection: Connection | None = None
-        self._worker: RunningWorker | None = None
+        self._death: DexAgentsError | None = None
         self._owner: asyncio.Task[object] | None = None
         self._owner_cancelled = False
 
@@ -97,7 +99,9 @@ class AgentHost:
         async with AsyncExitStack() as resources:
             address = self._server_address
             if address is None:
+                self._owner = asyncio.current_task()
                 engine = await resources.enter_async_context(RunningEngine(self._directory))
+                engine.on_death(self._part_died)
                 address = engine.address
             connection = Connection(list(self._flows.values()), address=address, credential=self._credential)
             await connection.open()
@@ -106,9 +110,9 @@ class AgentHost:
                 worker = RunningWorker(
                     connection, max_concurrent_tasks=self._max_concurrent_tasks, drain_timeout=self._drain_timeout
                 )
-                self._worker = await resources.enter_async_context(worker)
+                await resources.enter_async_context(worker)
                 self._owner = asyncio.current_task()
-                worker.on_death(self._worker_died)
+                worker.on_death(self._part_died)
             self._connection = connection
             self._resources = resources.pop_all()
         return self
@@ -119,17 +123,18 @@ class AgentHost:
         exception: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        worker, self._worker, self._connection = self._worker, None, None
+        self._connection = None
         await self._resources.pop_all().aclose()
-        if worker is not None and worker.death is not None:
+        if self._death is not None:
             if self._owner_cancelled and self._owner is not None:
                 self._owner.uncancel()
             if exception is None or isinstance(exception, asyncio.CancelledError):
-                raise worker.death
+                raise self._death
 
-    def _worker_died(self, death: DexAgentsError) -> None:
+    def _part_died(self, death: DexAgentsError) -> None:
         _LOG.critical("%s", death)
-        if self._owner is not None and not self._owner.done():
+        self._death = self._death or death
+        if self._owner is not None and not self._owner.done() and not self._owner_cancelled:
             self._owner_cancelled = True
             self._owner.cancel()
 

@@ -38,8 +38,11 @@ class AgentSessionOptions:
             raise ConfigurationError(
                 f"interrupt_deadline is {self.interrupt_deadline!r}: give at least one second, or None to wait for ever"
             )
-        if not 1 <= self.run_model_limit <= 3:
+        if self.run_model_limit not in (1, 2, 3):
             raise ConfigurationError(f"run_model_limit is {self.run_model_limit!r}: give 1, 2 or 3 attempts")
+        for name, most in (("message_window_max_bytes", _MIB), ("message_chunk_max_bytes", 2 * _MIB)):
+            if getattr(self, name) > most:
+                raise ConfigurationError(f"{name} is {getattr(self, name)!r}: no Step could load more than {most}")
         for name in (
             "event_stream_capacity_bytes",
             "message_window_size",
@@ -48,5 +51,6 @@ class AgentSessionOptions:
             "message_chunk_max_bytes",
             "max_queued_messages",
         ):
-            if getattr(self, name) < 1:
-                raise ConfigurationError(f"{name} is {getattr(self, name)!r}: give a positive number")
+            value: object = getattr(self, name)
+            if not isinstance(value, int) or value < 1:
+                raise ConfigurationError(f"{name} is {value!r}: give a positive whole number")

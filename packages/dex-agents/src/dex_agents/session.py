@@ -140,6 +140,14 @@ class AgentSession:
             self._session_id, interrupt_id, value, is_error=is_error, answered_by=answered_by
         )
 
+    async def resolve_unknown_outcome(
+        self, call_id: str, *, happened: bool, result: str = "", reported_by: str | None = None
+    ) -> None:
+        """Say what became of a call whose outcome is unknown."""
+        await self._client.resolve_unknown_outcome(
+            self._session_id, call_id, happened=happened, result=result, reported_by=reported_by
+        )
+
     async def stop(self, *, reason: str = "") -> bool:
         """Stop the session for good; False when it had ended before."""
         return await self._client.stop_session(self._session_id, reason=reason)

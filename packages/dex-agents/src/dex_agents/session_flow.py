@@ -22,6 +22,7 @@ from dex_agents._names import check_flow_name
 from dex_agents._storage import schema
 from dex_agents._turn.interrupts import take_answer
 from dex_agents._turn.mailbox import receive, receive_steering
+from dex_agents._turn.outcome_reports import take_report
 from dex_agents._turn.services import SessionServices
 from dex_agents._turn.session_view import page_of, snapshot_of
 from dex_agents._turn.settings import change_settings
@@ -34,11 +35,13 @@ from dex_agents.snapshot import (
     InterruptAnswer,
     MessagePage,
     MessagePageRequest,
+    OutcomeReport,
     SendReceipt,
     SessionSettings,
     SessionStart,
     SettingsUpdate,
     TurnCancellation,
+    TurnResult,
     TurnResultReply,
     TurnResultRequest,
     UserMessage,
@@ -186,6 +189,14 @@ class AgentSessionFlow(Flow[SessionStart]):
         """Give the result of a call that is answered from outside; as in `resolve_interrupt`."""
         return RPCResult(take_answer(context, answer, "external_result"))
 
+    @rpc(timeout=RPC_TIMEOUT, is_transactional=True)
+    def resolve_unknown_outcome(self, context: Context, report: OutcomeReport) -> RPCResult[bool]:
+        """Settle a call whose outcome was unknown; the caller locks and loads `UnsettledToolCalls/<call id>`.
+
+        Returns false when its outcome is not unknown (any more).
+        """
+        return RPCResult(take_report(context, report))
+
     @rpc(
         timeout=RPC_TIMEOUT,
         load_attribute_maps=(schema.MESSAGES, schema.TOOL_CALLS, schema.UNSETTLED_CALLS, schema.INTERRUPTS),
@@ -202,4 +213,5 @@ class AgentSessionFlow(Flow[SessionStart]):
     @rpc(timeout=RPC_TIMEOUT)
     def get_turn_result(self, context: Context, request: TurnResultRequest) -> RPCResult[TurnResultReply]:
         """Return how a turn ended; the caller loads `AgentTurnResults/<turn id>`."""
-        return RPCResult(TurnResultReply(result=schema.find_instance(context, schema.TURN_RESULTS, request.turn_id)))
+        stored = schema.find_instance(context, schema.TURN_RESULTS, request.turn_id)
+        return RPCResult(TurnResultReply(result=TurnResult.model_validate_json(stored) if stored else None))

@@ -68,7 +68,7 @@ class Interrupt(Stored):
     tool_name: str = ""
     arguments: JsonValue = None
     question: Question
-    status: Literal["pending", "answered", "expired", "closed"] = "pending"
+    status: str = "pending"
     deadline: float | None = None
     answered_by: str | None = None
 
@@ -87,7 +87,7 @@ class TurnResult(Stored):
 
     version: int = 1
     turn_id: str
-    status: Literal["completed", "failed", "cancelled"]
+    status: str
     text: str = ""
     output: JsonValue = None
     error: str | None = None
@@ -99,7 +99,7 @@ class AgentSnapshot(Stored):
 
     Attributes:
         session_id: The session's id.
-        status: A `SessionStatus`, or a word of a newer version.
+        status: A `SessionStatus`, `stopped` or `failed`, or a word of a newer version.
         lifecycle: `running`, `stopped` or `failed`; filled in by the client, since a stopped Flow cannot know it.
         title: Free text of the application.
         user: Whom it belongs to; free text of the application.
@@ -283,3 +283,20 @@ class TurnCancellation(Stored):
     turn_id: str
     reason: str = "cancelled by the user"
     message: UserMessage | None = None
+
+
+class OutcomeReport(Stored):
+    """The input of `resolve_unknown_outcome`: what somebody found out about a call.
+
+    Attributes:
+        call_id: From the snapshot's `unsettled_calls`.
+        happened: Whether the call had its effect.
+        result: What came of it, in words for the model.
+        reported_by: Who found out; free text.
+    """
+
+    version: int = 1
+    call_id: str
+    happened: bool
+    result: str = ""
+    reported_by: str | None = None

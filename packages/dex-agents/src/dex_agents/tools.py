@@ -201,7 +201,7 @@ class RetryLater(Stored):
     """The tool asks to be called again later; no attempt is spent and no task slot is held."""
 
     kind: Literal["retry_later"] = "retry_later"
-    after_seconds: float
+    after_seconds: float = Field(ge=0, allow_inf_nan=False)
     reason: str
 
 

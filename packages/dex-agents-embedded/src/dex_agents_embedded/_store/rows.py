@@ -90,7 +90,7 @@ def _step_rows(run: Run, delta: Delta) -> Iterator[Operation]:
         yield Operation(Statement.STEP_INSERT, key, parameters)
     for step in delta.changed.values():
         key = keys.step_key(run.key, step.number)
-        yield Operation(Statement.STEP_UPDATE, key, (key, *mutable_step_columns(step)))
+        yield Operation(Statement.STEP_UPDATE, key, (*mutable_step_columns(step), key))
     for number in delta.removed.values():
         key = keys.step_key(run.key, number)
         yield Operation(Statement.STEP_DELETE, key, (key,))

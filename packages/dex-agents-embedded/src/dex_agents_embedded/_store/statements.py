@@ -28,11 +28,12 @@ class Statement(Enum):
         " condition, results, locals, recovery, last_failure, id, movement)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
     )
+    # Plain `?` everywhere: numbered ones are refused with a sequence of parameters from Python 3.12 on.
     # The movement is not among the columns that change: rewriting it would rewrite the Step's input at every phase.
     STEP_UPDATE = (
-        "UPDATE step SET phase = ?2, attempt = ?3, first_attempt_at = ?4, due = ?5, interval = ?6, deadlines = ?7,"
-        " fired = ?8, wait_for_failed = ?9, condition = ?10, results = ?11, locals = ?12, recovery = ?13,"
-        " last_failure = ?14 WHERE step_key = ?1"
+        "UPDATE step SET phase = ?, attempt = ?, first_attempt_at = ?, due = ?, interval = ?, deadlines = ?,"
+        " fired = ?, wait_for_failed = ?, condition = ?, results = ?, locals = ?, recovery = ?,"
+        " last_failure = ? WHERE step_key = ?"
     )
     STEP_DELETE = "DELETE FROM step WHERE step_key = ?"
     HEARTBEAT_PUT = "INSERT OR REPLACE INTO step_heartbeat (step_key, value) VALUES (?, ?)"

@@ -1,6 +1,7 @@
 """`dex-agents demo`: shows what survives, with two processes that are killed."""
 
 import asyncio
+import signal
 
 import click
 from rich.console import Console
@@ -21,6 +22,8 @@ def demo(framework: str, as_json: bool) -> None:
     """
     entry_point = find_demo(framework)
     display = Display(Console(stderr=as_json))
+    # SIGTERM ends the story like SIGINT, so that no process of it stays behind.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         evidence = asyncio.run(play(entry_point, display))
     except ProcessFailedError as error:

@@ -8,6 +8,7 @@ import click
 from dex_agents._cli.options import data_option
 from dex_agents._serving.engine import RunningEngine
 from dex_agents._serving.signals import wait_for_stop_signal
+from dex_agents.errors import DexAgentsError
 
 
 @click.command()
@@ -31,4 +32,16 @@ def dev(port: int, host: str, directory: Path) -> None:
 async def _serve(address: str, directory: Path) -> None:
     async with RunningEngine(directory, address=address) as engine:
         click.echo(f"dex-agents dev serves at {engine.address} (data in {directory})")
-        await wait_for_stop_signal()
+        # When the engine ends by itself (a full disk), the command ends with an error, so that a supervisor notices.
+        stopped = asyncio.create_task(wait_for_stop_signal())
+
+        def end(_: DexAgentsError) -> None:
+            stopped.cancel()
+
+        engine.on_death(end)
+        try:
+            await stopped
+        except asyncio.CancelledError:
+            if engine.death is None:
+                raise
+            raise engine.death from None

@@ -5,6 +5,7 @@ import asyncio
 import click
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from dex_agents._cli.options import address_option
 from dex_agents._client.address import DEFAULT_SERVER_ADDRESS, named_server_address
@@ -36,13 +37,11 @@ async def _list(address: str, limit: int) -> Table:
             continue
         summary = summary_of(entry)
         started = summary.started_at.strftime("%Y-%m-%d %H:%M:%S")
-        table.add_row(
-            summary.session_id,
-            entry.flow_type,
-            summary.lifecycle,
-            summary.status,
-            summary.user,
-            summary.title,
-            started,
-        )
+        row = (summary.session_id, entry.flow_type, summary.lifecycle, summary.status, summary.user, summary.title)
+        table.add_row(*(_plain(value) for value in row), started)
     return table
+
+
+def _plain(value: str) -> Text:
+    """Show what users wrote as it is: no markup, and no character that a terminal would obey."""
+    return Text("".join(character if character.isprintable() else "\ufffd" for character in value))

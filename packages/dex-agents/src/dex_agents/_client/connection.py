@@ -1,6 +1,7 @@
 """One connection to a Dex Server for some agents, with what the SDK wants beside it."""
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from tempfile import TemporaryDirectory
@@ -19,6 +20,7 @@ from dex import (
 )
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
+from dex_agents._client.cache_directories import CACHE_PREFIX, remove_leftovers
 from dex_agents._client.service_errors import ServiceErrors
 from dex_agents._storage.registry import session_registry
 from dex_agents.errors import ConfigurationError
@@ -66,7 +68,8 @@ class Connection:
             ConfigurationError: The server refuses the credential.
         """
         async with AsyncExitStack() as resources:
-            directory = resources.enter_context(TemporaryDirectory(prefix="dex-agents-blobs-"))
+            remove_leftovers()
+            directory = resources.enter_context(TemporaryDirectory(prefix=f"{CACHE_PREFIX}{os.getpid()}-"))
             cache = open_blob_cache(BlobCacheConfig(directory, _BLOB_CACHE_BYTES))
             resources.callback(cache.close)
             # Sessions are always served through pull queues: a Worker then needs no address of its own.

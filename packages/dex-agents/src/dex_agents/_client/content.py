@@ -1,7 +1,7 @@
 """What a user may send: text and media, not blank, not larger than a session takes."""
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, cast
 from uuid import uuid4
 
 from dex_agents._storage.limits import MAX_MESSAGE_BYTES
@@ -30,10 +30,7 @@ def user_message(session_id: str, content: str | Sequence[Block], message_id: st
         MessageTooLargeError: It is larger than 512 KiB as JSON.
         ConfigurationError: It has blocks that no user sends, or its id cannot be one.
     """
-    blocks = (TextBlock(text=content),) if isinstance(content, str) else tuple(content)
-    for block in blocks:
-        if not isinstance(block, TextBlock | MediaBlock):
-            raise ConfigurationError(f"a user message consists of text and media, not of a {block.kind!r} block")
+    blocks = (TextBlock(text=content),) if isinstance(content, str) else _blocks(content)
     if is_blank(blocks):
         raise BlankMessageError(
             f"the message to session {session_id!r} is blank: send some text", session_id=session_id
@@ -102,3 +99,16 @@ def check_message_id(message_id: str) -> str:
     if not message_id.isprintable():
         raise ConfigurationError(f"message_id is {message_id[:40]!r}: use printable characters only")
     return message_id
+
+
+def _blocks(content: object) -> tuple[TextBlock | MediaBlock, ...]:
+    if not isinstance(content, list | tuple):
+        raise ConfigurationError(f"a user message is a text or a list of blocks, not {type(content).__name__}")
+    blocks: list[TextBlock | MediaBlock] = []
+    for block in cast("Sequence[object]", content):
+        if not isinstance(block, TextBlock | MediaBlock):
+            raise ConfigurationError(
+                f"a user message consists of text and media blocks, not of a {type(block).__name__}: {block!r:.100}"
+            )
+        blocks.append(block)
+    return tuple(blocks)

@@ -6,8 +6,15 @@ from typing import TYPE_CHECKING, Final, Literal, assert_never
 from dex import RPCInvokeOptions
 
 from dex_agents._client.connection import Connection
+from dex_agents._storage.limits import MAX_BATCH_BYTES
 from dex_agents._storage.schema import INTERRUPTS
-from dex_agents.errors import ConfigurationError, DexAgentsError, InterruptNotPendingError
+from dex_agents.errors import (
+    AnswerTooLargeError,
+    ConfigurationError,
+    DexAgentsError,
+    InterruptNotPendingError,
+    WorkerRaisedError,
+)
 from dex_agents.snapshot import Interrupt, InterruptAnswer
 
 if TYPE_CHECKING:
@@ -36,6 +43,11 @@ class InterruptAnswers:
             InterruptNotPendingError: It was not taken.
             ConfigurationError: The interrupt is of another kind.
         """
+        if (size := answer.size_in_bytes()) > MAX_BATCH_BYTES:
+            raise AnswerTooLargeError(
+                f"the answer has {size} bytes, more than {MAX_BATCH_BYTES}: give a reference to what is large",
+                session_id=session_id,
+            )
         interrupt_id = answer.interrupt_id
         if not interrupt_id or "/" in interrupt_id:
             raise _not_pending(session_id, interrupt_id, "unknown")
@@ -44,9 +56,14 @@ class InterruptAnswers:
             load_attribute_map_instances=(INTERRUPTS.load(interrupt_id),),
         )
         client, rpc = self._connection.client, self._rpc(kind)
-        taken = await self._connection.call(
-            lambda: client.invoke_rpc(rpc, session_id, answer, options=options), session_id=session_id
-        )
+        try:
+            taken = await self._connection.call(
+                lambda: client.invoke_rpc(rpc, session_id, answer, options=options), session_id=session_id
+            )
+        except WorkerRaisedError as error:
+            if error.error_type.endswith(AnswerTooLargeError.__name__):
+                raise AnswerTooLargeError(error.detail, session_id=session_id) from error
+            raise
         if not taken:
             raise await self._why_not(session_id, kind, interrupt_id)
 

@@ -21,15 +21,7 @@ class MessagePages:
         self._connection = connection
 
     async def read(self, session_id: str, after_sequence: int, limit: int) -> MessagePage:
-        """Return one page.
-
-        Raises:
-            ConfigurationError: The numbers cannot be.
-        """
-        if after_sequence < 0 or not 1 <= limit <= 200:
-            raise ConfigurationError(
-                f"after_sequence is {after_sequence} and limit is {limit}: give 0 or more, and 1 to 200"
-            )
+        """Return one page."""
         client = self._connection.client
         request = MessagePageRequest(after_sequence=after_sequence, limit=limit)
         options = RPCInvokeOptions()
@@ -45,3 +37,15 @@ class MessagePages:
             if page.missing_chunk is None:
                 return page
             options = RPCInvokeOptions(load_attribute_map_instances=(MESSAGE_CHUNKS.load(page.missing_chunk),))
+
+
+def check_page(after_sequence: int, limit: int) -> None:
+    """Refuse a page that cannot be.
+
+    Raises:
+        ConfigurationError: A number is out of its range.
+    """
+    if after_sequence < 0 or not 1 <= limit <= 200:
+        raise ConfigurationError(
+            f"after_sequence is {after_sequence} and limit is {limit}: give 0 or more, and 1 to 200"
+        )

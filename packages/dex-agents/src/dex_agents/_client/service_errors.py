@@ -15,8 +15,10 @@ from dex import (
     FlowStatus,
     LongPollTimeoutError,
     RpcLockConflictError,
+    ValueMappingError,
     WorkerInvocationError,
 )
+from pydantic_core import PydanticSerializationError
 
 from dex_agents.errors import (
     ConfigurationError,
@@ -27,6 +29,7 @@ from dex_agents.errors import (
     SessionFailedError,
     SessionNotFoundError,
     SessionStoppedError,
+    WorkerRaisedError,
 )
 
 _NO_WORKER_AVAILABLE: Final = "NO_WORKER_AVAILABLE"
@@ -68,6 +71,8 @@ class ServiceErrors:
             yield
         except DexServiceError as error:
             raise await self._translation(error, session_id) from error
+        except (ValueMappingError, PydanticSerializationError, UnicodeEncodeError) as error:
+            raise ConfigurationError(f"a value cannot be sent, it is no JSON or no Unicode text: {error}") from error
 
     async def _translation(self, error: DexServiceError, session_id: str | None) -> DexAgentsError:
         gone = isinstance(error, FlowNotActiveOrNotFoundError | FlowNotFoundError | FlowClosingError)
@@ -143,4 +148,4 @@ def _worker_failure(error: WorkerInvocationError) -> DexAgentsError:
             "nothing was lost"
         )
     detail = error.worker_error_detail or error.detail
-    return DexAgentsError(f"the Worker could not serve the call: {error.worker_error_type or 'error'}: {detail}")
+    return WorkerRaisedError(error_type=error.worker_error_type, detail=detail)

@@ -1,6 +1,6 @@
 """Starts, finds and stops sessions: what is about the Flow run rather than about the conversation."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 from dex import FlowAlreadyStartedError, FlowInfo, FlowNotActiveOrNotFoundError, StartFlowOptions, StopFlowOptions
@@ -8,11 +8,15 @@ from dex import FlowAlreadyStartedError, FlowInfo, FlowNotActiveOrNotFoundError,
 from dex_agents._client.connection import Connection
 from dex_agents._client.session_id import check_session_id
 from dex_agents._storage.schema import STATUS, TITLE, USER
-from dex_agents.errors import SessionAlreadyExistsError, SessionNotFoundError
-from dex_agents.snapshot import SessionStart, SessionStatus
+from dex_agents._turn.settings import check_size
+from dex_agents.errors import ConfigurationError, SessionAlreadyExistsError, SessionNotFoundError
+from dex_agents.snapshot import SessionSettings, SessionStart, SessionStatus
 
 if TYPE_CHECKING:
     from dex_agents.session_flow import AgentSessionFlow
+
+
+_MOST_KNOWN_SESSIONS: Final = 10_000
 
 
 class SessionLifecycle:
@@ -21,6 +25,8 @@ class SessionLifecycle:
     def __init__(self, flow: "AgentSessionFlow", connection: Connection) -> None:
         self._flow = flow
         self._connection = connection
+        # Sessions that are known to be this agent's; an id never changes hands while its session is kept.
+        self._own: set[str] = set()
 
     async def start(self, session_id: str, start: SessionStart) -> bool:
         """Start a session; False when this agent has it already.
@@ -30,6 +36,10 @@ class SessionLifecycle:
             SessionAlreadyExistsError: The id belongs to another agent's session.
         """
         check_session_id(session_id)
+        try:
+            check_size(SessionSettings(values=start.settings))
+        except ValueError as error:
+            raise ConfigurationError(str(error)) from error
         # The same request id on a repeat below the SDK (a refreshed credential) finds its own start.
         options = StartFlowOptions(ignore_already_started=True, request_id=str(uuid4()))
         options = options.with_attribute(TITLE, start.title).with_attribute(USER, start.user)
@@ -52,6 +62,16 @@ class SessionLifecycle:
 
         return await self._connection.call(start_or_find, session_id=session_id)
 
+    async def require(self, session_id: str) -> None:
+        """Refuse a session of another agent, before anything is said to it.
+
+        Raises:
+            InvalidSessionIdError: The id cannot be one.
+            SessionNotFoundError: There is no such session of this agent.
+        """
+        if session_id not in self._own:
+            await self.describe(session_id)
+
     async def describe(self, session_id: str) -> FlowInfo:
         """Find a session's run.
 
@@ -67,6 +87,9 @@ class SessionLifecycle:
                 f"session {session_id!r} belongs to agent {flow.flow_type!r}, not to {self._flow.name!r}",
                 session_id=session_id,
             )
+        if len(self._own) >= _MOST_KNOWN_SESSIONS:
+            self._own.clear()
+        self._own.add(session_id)
         return flow
 
     async def stop(self, session_id: str, reason: str) -> bool:

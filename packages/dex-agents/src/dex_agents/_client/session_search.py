@@ -8,6 +8,7 @@ from dex import FlowStatus, SearchFlowEntry
 
 from dex_agents._storage.schema import STATUS, TITLE, USER
 from dex_agents.errors import ConfigurationError
+from dex_agents.snapshot import AgentSnapshot
 
 Lifecycle = Literal["running", "stopped", "failed"]
 
@@ -97,3 +98,14 @@ def _quoted(value: str) -> str:
             "both kinds of quotes"
         )
     return f"{quote}{value}{quote}"
+
+
+def as_it_ended(snapshot: AgentSnapshot, lifecycle: Lifecycle) -> AgentSnapshot:
+    """Return the snapshot with what only the server knows: whether the session still runs."""
+    if lifecycle == "running":
+        return snapshot
+    closed = tuple(
+        interrupt.model_copy(update={"status": "closed"}) if interrupt.status == "pending" else interrupt
+        for interrupt in snapshot.interrupts
+    )
+    return snapshot.model_copy(update={"lifecycle": lifecycle, "status": lifecycle, "interrupts": closed})

@@ -1,22 +1,34 @@
 """What a client does to a running turn: steer it, cancel it, interrupt it; and to the settings of the next ones."""
 
+import re
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from dex import ChannelMessageNotFoundError, Context, RPCInvokeOptions, RPCResult
 from pydantic import JsonValue
+from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
 from dex_agents._client.connection import Connection
 from dex_agents._client.content import refusal_of
-from dex_agents._storage.schema import MESSAGE_TURNS
+from dex_agents._storage.schema import MESSAGE_TURNS, UNSETTLED_CALLS
 from dex_agents._turn.settings import check_size
-from dex_agents.errors import ConfigurationError
-from dex_agents.snapshot import SendReceipt, SessionSettings, SettingsUpdate, TurnCancellation, UserMessage
+from dex_agents.errors import ConfigurationError, EngineUnavailableError, OutcomeNotUnknownError
+from dex_agents.snapshot import (
+    OutcomeReport,
+    SendReceipt,
+    SessionSettings,
+    SettingsUpdate,
+    TurnCancellation,
+    UserMessage,
+)
 
 if TYPE_CHECKING:
     from dex_agents.session_flow import AgentSessionFlow
 
 MessageRpc = Callable[[Context, UserMessage], RPCResult[SendReceipt]]
+
+
+_OUTAGE_PATIENCE_SECONDS: Final = 5.0
 
 
 class TurnControl:
@@ -65,12 +77,55 @@ class TurnControl:
         )
         return settings.values
 
+    async def report_outcome(self, session_id: str, report: OutcomeReport) -> None:
+        """Settle a call whose outcome was unknown.
+
+        Raises:
+            OutcomeNotUnknownError: It is not unknown (any more).
+        """
+        call_id = report.call_id
+        error = OutcomeNotUnknownError(
+            f"the outcome of {call_id!r} in session {session_id!r} is not unknown: look at the snapshot's "
+            "unsettled_calls",
+            session_id=session_id,
+            call_id=call_id,
+        )
+        if not re.fullmatch(r"call-[0-9]{1,18}", call_id):
+            raise error
+        client = self._connection.client
+        options = RPCInvokeOptions(
+            lock_attribute_map_instances=(UNSETTLED_CALLS.lock(call_id),),
+            load_attribute_map_instances=(UNSETTLED_CALLS.load(call_id),),
+        )
+        taken = await self._connection.call(
+            lambda: client.invoke_rpc(self._flow.resolve_unknown_outcome, session_id, report, options=options),
+            session_id=session_id,
+        )
+        if not taken:
+            raise error
+
     async def _deliver(self, rpc: MessageRpc, session_id: str, message: UserMessage) -> SendReceipt:
         client = self._connection.client
         options = _for_message(message)
-        receipt = await self._connection.call(
-            lambda: client.invoke_rpc(rpc, session_id, message, options=options), session_id=session_id
+
+        async def deliver() -> SendReceipt:
+            return await self._connection.call(
+                lambda: client.invoke_rpc(rpc, session_id, message, options=options), session_id=session_id
+            )
+
+        # The id makes a repeat harmless: the answer may have been lost, and not the message.
+        retrying = AsyncRetrying(
+            retry=retry_if_exception_type(EngineUnavailableError),
+            stop=stop_after_delay(_OUTAGE_PATIENCE_SECONDS),
+            wait=wait_random_exponential(multiplier=0.1, max=1),
+            reraise=True,
         )
+        try:
+            receipt: SendReceipt = await retrying(deliver)
+        except EngineUnavailableError as error:
+            raise EngineUnavailableError(
+                f"{error}; whether the message arrived is unknown: repeat it with message_id={message.message_id!r}"
+            ) from error
         if not receipt.accepted:
             raise refusal_of(session_id, message, receipt)
         return receipt

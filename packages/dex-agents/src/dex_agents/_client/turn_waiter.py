@@ -31,6 +31,9 @@ _LOG = logging.getLogger(__name__)
 _ONE_WAIT: Final = timedelta(seconds=60)
 """Length of one request; a connection that died without a word is noticed after this time."""
 
+_SHORT_WAIT: Final = timedelta(seconds=1)
+"""How long the result itself is waited for. One that was forgotten never comes, so what follows waits for the turn."""
+
 _LONGEST_PAUSE_SECONDS: Final = 5.0
 
 
@@ -54,6 +57,9 @@ class TurnWaiter:
             lambda: self._match(session_id, lambda options: self._turn_of(session_id, message_id, options))
         )
         try:
+            text = await self._through_outages(lambda: self._quick_result(session_id, turn_number))
+            if text is not None:
+                return TurnResult.model_validate_json(text)
             await self._through_outages(
                 lambda: self._match(session_id, lambda options: self._finished(session_id, turn_number, options))
             )
@@ -82,6 +88,21 @@ class TurnWaiter:
         has_finished = AttributeMatch[int].greater_than_or_equal(turn_number)
         return await self._connection.client.wait_for_attribute_match(session_id, FINISHED_TURNS, has_finished, options)
 
+    async def _quick_result(self, session_id: str, turn_number: int) -> str | None:
+        """Wait a moment for the result itself, which needs no Worker and no second call; None when it did not come."""
+
+        async def wait() -> str | None:
+            options = WaitForAttributeOptions(request_timeout=_SHORT_WAIT)
+            has_text = AttributeMatch[str].not_equal_to("")
+            try:
+                return await self._connection.client.wait_for_attribute_match(
+                    session_id, TURN_RESULTS, f"turn-{turn_number}", has_text, options
+                )
+            except RequestTimeoutError:
+                return None
+
+        return await self._match(session_id, lambda _: wait())
+
     async def _result(self, session_id: str, turn_number: int) -> TurnResult | None:
         turn_id = f"turn-{turn_number}"
         options = RPCInvokeOptions(load_attribute_map_instances=(TURN_RESULTS.load(turn_id),))
@@ -96,7 +117,7 @@ class TurnWaiter:
         )
         return reply.result
 
-    async def _match(self, session_id: str, wait: Callable[[WaitForAttributeOptions], Awaitable[int]]) -> int:
+    async def _match(self, session_id: str, wait: Callable[[WaitForAttributeOptions], Awaitable[ResultT]]) -> ResultT:
         async with self._connection.errors.translated(session_id):
             while True:
                 try:

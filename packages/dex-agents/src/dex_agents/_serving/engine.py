@@ -1,11 +1,13 @@
 """The seam to an engine that runs in this process: found by entry point, so that the core depends on none."""
 
+import asyncio
+from collections.abc import Callable
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Protocol, Self
 
-from dex_agents.errors import EngineStartError
+from dex_agents.errors import DexAgentsError, EngineStartError, EngineUnavailableError
 
 ENGINE_ENTRY_POINTS: Final = "dex_agents.engine"
 ENGINE_NAME: Final = "embedded"
@@ -27,6 +29,15 @@ class Engine(Protocol):
 
     async def stop(self) -> None:
         """Stop serving and close the data file."""
+        ...
+
+    async def wait_ended(self) -> None:
+        """Return when it has stopped, by `stop` or by a failure."""
+        ...
+
+    @property
+    def failure(self) -> Exception | None:
+        """Why it stopped although nobody asked it to."""
         ...
 
 
@@ -53,6 +64,16 @@ class RunningEngine:
         self._directory = directory
         self._asked_address = address
         self._engine: Engine | None = None
+        self._watch: asyncio.Task[None] | None = None
+        self._on_death: Callable[[DexAgentsError], None] | None = None
+        self.death: DexAgentsError | None = None
+        """Why it ended although nobody stopped it."""
+
+    def on_death(self, callback: Callable[[DexAgentsError], None]) -> None:
+        """Call back once when the engine ends although nobody stopped it."""
+        self._on_death = callback
+        if self.death is not None:
+            callback(self.death)
 
     @property
     def address(self) -> str:
@@ -73,6 +94,7 @@ class RunningEngine:
                 raise
             raise EngineStartError(str(error), reason=reason) from error
         self._engine = engine
+        self._watch = asyncio.create_task(self._wait_for_death(engine), name="dex-agents engine watch")
         return self
 
     async def __aexit__(
@@ -82,8 +104,17 @@ class RunningEngine:
         traceback: TracebackType | None,
     ) -> None:
         engine, self._engine = self._engine, None
+        if self._watch is not None:
+            self._watch.cancel()
+            await asyncio.wait([self._watch])
         if engine is not None:
             await engine.stop()
+
+    async def _wait_for_death(self, engine: Engine) -> None:
+        await engine.wait_ended()
+        self.death = EngineUnavailableError(f"the engine of this process has ended: {engine.failure}")
+        if self._on_death is not None:
+            self._on_death(self.death)
 
 
 def _load_factory() -> EngineFactory:

@@ -60,13 +60,17 @@ class MessageLog:
         """Move the oldest messages of a full window into chunks; needs the whole window loaded."""
         keys = MESSAGES.get_all_instance_keys(self._context)
         window = [MESSAGES.get(self._context, key) for key in keys]
-        while len(window) > options.message_window_size:
-            chunk = list(self._next_chunk(window, options))
+        # Half of the bytes stay free, so that a turn's messages stay in the window, where they are cheap to read.
+        most_bytes = options.message_window_max_bytes // 2
+        while window and (len(window) > options.message_window_size or _bytes_of(window) > most_bytes):
+            too_many = options.message_chunk_size if len(window) > options.message_window_size else 0
+            oldest = window[: max(too_many, _excess(window, most_bytes))]
+            chunk = list(self._next_chunk(oldest, options))
             for saved in chunk:
                 MESSAGES.delete(self._context, message_key(saved.sequence))
             self._write_chunk(chunk)
             window = window[len(chunk) :]
-        session.update(window_bytes=sum(saved.size_in_bytes() for saved in window))
+        session.update(window_bytes=_bytes_of(window))
 
     def get(self, sequence: int) -> SavedMessage:
         """Return one message.
@@ -108,3 +112,17 @@ class MessageLog:
             return MESSAGE_CHUNKS.get(self._context, key).messages
         except AttributeMapNotLoadedError:
             raise ChunkNotLoadedError(key) from None
+
+
+def _bytes_of(messages: Sequence[SavedMessage]) -> int:
+    return sum(saved.size_in_bytes() for saved in messages)
+
+
+def _excess(messages: Sequence[SavedMessage], most_bytes: int) -> int:
+    """Return how many of the oldest messages must go so that the others have at most so many bytes."""
+    left = _bytes_of(messages)
+    for count, saved in enumerate(messages):
+        if left <= most_bytes:
+            return count
+        left -= saved.size_in_bytes()
+    return len(messages)

@@ -10,26 +10,28 @@ from typing import Literal
 from pydantic import Field, JsonValue
 
 from dex_agents._storage.limits import MAX_BATCH_BYTES, MAX_KEPT_TEXT
-from dex_agents._stored import Stored
+from dex_agents._stored import Stored, StoredRecord
 from dex_agents.messages import SavedMessage
 from dex_agents.runner import Usage
 from dex_agents.snapshot import Interrupt, UserMessage
 from dex_agents.tools import Answer, Question, Returned, SettledCall, Settlement, ToolRequest
 
 
-class TurnRecord(Stored):
+class TurnRecord(StoredRecord):
     """The running turn.
 
     Attributes:
         turn_id: `turn-<number>`.
         number: Counts the session's turns from 1.
         message_sequence: Where its user message stands in the log.
+        message_text: The beginning of its text, to be quoted when the turn is undone.
         note: The word on an earlier turn that the model gets with this message.
         settings: The turn's own copy.
         batch: Counts the session's batches; names the Channel on which the open one is joined.
         open_calls: The calls of the open batch, in the model's order.
         open_questions: The interrupts of the agent's own questions in the open batch.
-        calls: All calls of the turn.
+        calls: The newest calls of the turn.
+        dropped_calls: How many older ones are not kept any more.
         usage: Of the turn so far.
         state_changed: The framework state has left the turn's start.
         model_steps: RunModel Steps of the turn so far.
@@ -38,18 +40,20 @@ class TurnRecord(Stored):
     turn_id: str
     number: int
     message_sequence: int
+    message_text: str = ""
     note: str | None = None
     settings: dict[str, JsonValue] = Field(default_factory=dict)
     batch: int = 0
     open_calls: tuple[str, ...] = ()
     open_questions: tuple[str, ...] = ()
     calls: tuple[str, ...] = ()
+    dropped_calls: int = 0
     usage: Usage = Usage()
     state_changed: bool = False
     model_steps: int = 0
 
 
-class SessionRecord(Stored):
+class SessionRecord(StoredRecord):
     """The session's counters and its running turn."""
 
     version: int = 1
@@ -71,7 +75,7 @@ class SessionRecord(Stored):
         return self.turn
 
 
-class CallRecord(Stored):
+class CallRecord(StoredRecord):
     """One tool call, from the model's request to its settlement.
 
     Attributes:
@@ -85,6 +89,7 @@ class CallRecord(Stored):
         approved: A person approved it.
         arguments: Edited arguments.
         ask_round: How often the tool has asked so far.
+        hand_backs: How often a Worker handed it back because a newer release wrote the state.
         questions: Asked in the latest round.
         answers: All answers so far.
         resume: What the tool gave with its latest questions.
@@ -103,6 +108,7 @@ class CallRecord(Stored):
     approved: bool = False
     arguments: JsonValue = None
     ask_round: int = 0
+    hand_backs: int = 0
     questions: tuple[Question, ...] = ()
     answers: tuple[Answer, ...] = ()
     resume: JsonValue = None
@@ -120,28 +126,51 @@ class CallRecord(Stored):
             raise RuntimeError(f"{self.call_id} is not settled")
         return SettledCall(call=self.request, settlement=self.settlement, arguments=self.arguments)
 
+    def room_for_answers(self) -> int:
+        """Return how many bytes of answers and edited arguments may still be recorded."""
+        kept = [answer.model_dump(mode="json") for answer in self.answers]
+        asked = [question.model_dump(mode="json") for question in self.questions]
+        size = len(json.dumps([self.arguments, kept, asked, self.resume]).encode())
+        return max(0, self.max_bytes // 2 - size)
+
+    def ended(self, settlement: Settlement) -> "CallRecord":
+        """Return the settled call without what only its Steps needed."""
+        update = {"settlement": settlement, "resume": None, "questions": (), "answers": ()}
+        return self.model_copy(update=update)
+
     def slim(self) -> "CallRecord":
         """Return what people still want to see after the model has seen the result."""
         settlement = self.settlement
         if isinstance(settlement, Returned):
             settlement = settlement.model_copy(update={"record": None, "text": settlement.text[:MAX_KEPT_TEXT]})
-        arguments = self.request.arguments if len(json.dumps(self.request.arguments)) <= MAX_KEPT_TEXT else None
-        request = self.request.model_copy(update={"detail": None, "arguments": arguments})
-        return self.model_copy(update={"settlement": settlement, "request": request, "answers": (), "consumed": True})
+        elif settlement is not None:
+            settlement = settlement.model_copy(update={"message": settlement.message[:MAX_KEPT_TEXT]})
+        executed = self.request.arguments if self.arguments is None else self.arguments
+        request = self.request.model_copy(
+            update={"detail": None, "approval_hint": None, "arguments": _if_small(executed)}
+        )
+        update = {"settlement": settlement, "request": request, "arguments": None, "consumed": True}
+        return self.model_copy(update={**update, "answers": (), "questions": (), "resume": None})
 
 
-class InterruptRecord(Stored):
+def _if_small(value: JsonValue) -> JsonValue:
+    return value if len(json.dumps(value)) <= MAX_KEPT_TEXT else None
+
+
+class InterruptRecord(StoredRecord):
     """An interrupt with its answer.
 
     Attributes:
         interrupt: What clients see.
         wake_up: The Channel instance whose waiting Step must wake when it is answered.
+        max_answer_bytes: What an answer may have.
         answer: Set when the interrupt is answered.
     """
 
     version: int = 1
     interrupt: Interrupt
     wake_up: str
+    max_answer_bytes: int = MAX_BATCH_BYTES
     answer: Answer | None = None
 
 
@@ -159,7 +188,7 @@ class ChunkPlace(Stored):
     count: int
 
 
-class MessageIndex(Stored):
+class MessageIndex(StoredRecord):
     """Which messages lie in chunks; changes only when a chunk is written or deleted."""
 
     version: int = 1

@@ -31,12 +31,14 @@ MESSAGE_INDEX: Final = Attribute("AgentMessageIndex", records.MessageIndex)
 RUN_STATE: Final = AttributeMap("FrameworkRunState", str)
 TOOL_CALLS: Final = AttributeMap("AgentToolCalls", records.CallRecord)
 UNSETTLED_CALLS: Final = AttributeMap("UnsettledToolCalls", records.CallRecord)
+OUTCOME_REPORTS: Final = AttributeMap("AgentOutcomeReports", str)
 INTERRUPTS: Final = AttributeMap("AgentInterrupts", records.InterruptRecord)
 
-# A client waits on these two: first until its message has a turn, then until that turn has finished.
+# A client waits on these: first until its message has a turn, then until that turn has a result. A result is a
+# `TurnResult` as text, since a client can wait for text and numbers only.
 MESSAGE_TURNS: Final = AttributeMap("AgentMessageTurns", int)
 FINISHED_TURNS: Final = Attribute("AgentFinishedTurns", int)
-TURN_RESULTS: Final = AttributeMap("AgentTurnResults", snapshot.TurnResult)
+TURN_RESULTS: Final = AttributeMap("AgentTurnResults", str)
 
 USER_MESSAGES: Final = Channel("UserMessages", snapshot.UserMessage)
 
@@ -61,6 +63,7 @@ DEFINITIONS: Final = (
     RUN_STATE,
     TOOL_CALLS,
     UNSETTLED_CALLS,
+    OUTCOME_REPORTS,
     INTERRUPTS,
     MESSAGE_TURNS,
     FINISHED_TURNS,
@@ -111,6 +114,7 @@ def session_codecs() -> CodecRegistry:
         snapshot.AgentSnapshot,
         snapshot.InterruptAnswer,
         snapshot.MessagePage,
+        snapshot.OutcomeReport,
         snapshot.MessagePageRequest,
         snapshot.SendReceipt,
         snapshot.SessionSettings,

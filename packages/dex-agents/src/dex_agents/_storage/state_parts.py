@@ -102,10 +102,14 @@ class Split:
 
     def run(self, value: JsonValue) -> None:
         """Split the value; its two top levels stay in the root, so that an append makes no chain of new parents."""
-        if isinstance(value, dict) and not any(key.startswith(_MARK) for key in value):
-            self.root = {key: self._encode(item) for key, item in value.items()}
+        if isinstance(value, dict) and not _needs_pairs(value):
+            self.root = {key: self._encode_top(item) for key, item in value.items()}
         else:
-            self.root = self._encode(value)
+            self.root = self._encode_top(value)
+
+    def _encode_top(self, value: JsonValue) -> JsonValue:
+        # A text is a part wherever it stands: the head is written again with every change.
+        return self._walk(value) if isinstance(value, str) else self._encode(value)
 
     def _walk(self, value: JsonValue) -> JsonValue:
         encoded = self._encode(value)
@@ -119,7 +123,7 @@ class Split:
         if isinstance(value, list):
             return self._encode_list([self._walk(item) for item in value])
         if isinstance(value, dict):
-            if len(value) > 2 * _GROUP or any(key.startswith(_MARK) for key in value):
+            if _needs_pairs(value):
                 return {_PAIRS: self._encode_list([self._walk([key, item]) for key, item in value.items()])}
             return {key: self._walk(item) for key, item in value.items()}
         return value
@@ -144,3 +148,8 @@ class Split:
             self.new_parts[number] = part
             self.sizes[number] = len(text.encode())
         return {_PART: number}
+
+
+def _needs_pairs(value: dict[str, JsonValue]) -> bool:
+    """Whether an object is written as pairs: a large one grows by its tail then, and no key is taken for a mark."""
+    return len(value) > 2 * _GROUP or any(key.startswith(_MARK) for key in value)

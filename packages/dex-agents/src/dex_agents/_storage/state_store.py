@@ -11,7 +11,7 @@ from pydantic import JsonValue
 
 from dex_agents._storage.limits import MAX_STATE_BYTES
 from dex_agents._storage.schema import RUN_STATE, find_instance
-from dex_agents._storage.state_parts import Split, StateParts, dump
+from dex_agents._storage.state_parts import Split, StateParts
 from dex_agents._stored import Stored
 from dex_agents.errors import TurnFailedError
 from dex_agents.runner import FrameworkState
@@ -46,14 +46,15 @@ class StateStore:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._head = self._read_head(HEAD_KEY)
-        packs = {
-            key: StatePack.model_validate_json(RUN_STATE.get(context, key))
+        self._turn_start = self._read_head(TURN_START_KEY)
+        texts = {
+            key: RUN_STATE.get(context, key)
             for key in RUN_STATE.get_all_instance_keys(context)
             if key not in (HEAD_KEY, TURN_START_KEY)
         }
-        self._numbers = {key: set(pack.parts) for key, pack in packs.items()}
-        self._bytes = sum(len(RUN_STATE.get(context, key).encode()) for key in packs)
-        self._parts = StateParts({number: part for pack in packs.values() for number, part in pack.parts.items()})
+        self._packs = {key: StatePack.model_validate_json(text).parts for key, text in texts.items()}
+        self._sizes = {key: len(text.encode()) for key, text in texts.items()}
+        self._parts = StateParts({number: part for pack in self._packs.values() for number, part in pack.items()})
 
     def load(self) -> FrameworkState | None:
         """Return a fresh copy of the state; None before the first one was saved."""
@@ -61,53 +62,64 @@ class StateStore:
 
     def load_turn_start(self) -> FrameworkState | None:
         """Return the state as it was when the turn began."""
-        return self._state_of(self._read_head(TURN_START_KEY))
+        return self._state_of(self._turn_start)
 
     def save(self, state: FrameworkState) -> None:
         """Stage a new state: its new parts and its head.
 
         Raises:
-            TurnFailedError: The session would hold more than one Step can load; nothing is staged then.
+            TurnFailedError: The session would hold more than one Step can load; the state stays as it was then.
         """
         # After an undone turn the head is older than the newest pack.
-        newest = max((number for numbers in self._numbers.values() for number in numbers), default=0)
+        newest = max((number for pack in self._packs.values() for number in pack), default=0)
         split = self._parts.split(state.value, max(newest + 1, self._head.next_part if self._head else 1))
-        size = self._bytes + sum(split.sizes.values()) + len(dump(split.root).encode())
-        if size > MAX_STATE_BYTES:
-            raise TurnFailedError(
-                f"the session's model history would have {size} bytes, more than the {MAX_STATE_BYTES} that a Step can "
-                "load: go on in a new session, and keep tool results small"
-            )
-        self._bytes += sum(split.sizes.values())
-        for pack in _packs(split):
-            key = f"pack-{next(iter(pack.parts))}"
-            self._numbers[key] = set(pack.parts)
-            RUN_STATE.set(self._context, key, pack.model_dump_json())
-        self._head = StateHead(
+        head = StateHead(
             framework=state.framework,
             framework_version=state.framework_version,
             format=state.format,
             next_part=split.next_part,
             root=split.root,
         )
-        RUN_STATE.set(self._context, HEAD_KEY, self._head.model_dump_json())
+        new_bytes = sum(split.sizes.values()) + 2 * len(head.model_dump_json().encode())
+        if sum(self._sizes.values()) + new_bytes > MAX_STATE_BYTES:
+            self._collect(head, self._head, self._turn_start)
+        size = sum(self._sizes.values()) + new_bytes
+        if size > MAX_STATE_BYTES:
+            raise TurnFailedError(
+                f"the session's model history would have {size} bytes, more than the {MAX_STATE_BYTES} that a Step can "
+                "load: go on in a new session, and keep tool results small"
+            )
+        for pack in _packs(split):
+            self._write(f"pack-{next(iter(pack.parts))}", pack.parts)
+        self._head = head
+        RUN_STATE.set(self._context, HEAD_KEY, head.model_dump_json())
 
     def restore_turn_start(self) -> None:
         """Go back to the state with which the turn began."""
-        self._head = self._read_head(TURN_START_KEY)
-        if self._head is None:
-            RUN_STATE.delete(self._context, HEAD_KEY)
-        else:
-            RUN_STATE.set(self._context, HEAD_KEY, self._head.model_dump_json())
+        self._head = self._turn_start
+        restore_turn_start(self._context)
 
     def end_turn(self) -> None:
-        """Forget the turn's start and delete the packs that the state no longer reaches."""
+        """Forget the turn's start and everything that the state no longer reaches."""
+        self._turn_start = None
         RUN_STATE.delete(self._context, TURN_START_KEY)
-        reached = self._parts.reach(self._head.root) if self._head else set[int]()
-        for key, numbers in list(self._numbers.items()):
-            if reached.isdisjoint(numbers):
+        self._collect(self._head)
+
+    def _collect(self, *roots: StateHead | None) -> None:
+        """Delete the packs that no root reaches, and shrink those that are mostly dead."""
+        reached = {number for root in roots if root is not None for number in self._parts.reach(root.root)}
+        for key, parts in list(self._packs.items()):
+            live = {number: part for number, part in parts.items() if number in reached}
+            if not live:
                 RUN_STATE.delete(self._context, key)
-                del self._numbers[key]
+                del self._packs[key], self._sizes[key]
+            elif len(live) < len(parts) and 2 * StatePack(parts=live).size_in_bytes() < self._sizes[key]:
+                self._write(key, live)
+
+    def _write(self, key: str, parts: dict[int, JsonValue]) -> None:
+        text = StatePack(parts=parts).model_dump_json()
+        self._packs[key], self._sizes[key] = parts, len(text.encode())
+        RUN_STATE.set(self._context, key, text)
 
     def _read_head(self, key: str) -> StateHead | None:
         text = find_instance(self._context, RUN_STATE, key)
@@ -129,6 +141,21 @@ def begin_turn(context: Context) -> None:
     head = find_instance(context, RUN_STATE, HEAD_KEY)
     if head is not None:
         RUN_STATE.set(context, TURN_START_KEY, head)
+
+
+def restore_turn_start(context: Context) -> None:
+    """Go back to the turn's start without reading what is stored, which may be unreadable."""
+    head = find_instance(context, RUN_STATE, TURN_START_KEY)
+    if head is None:
+        RUN_STATE.delete(context, HEAD_KEY)
+    else:
+        RUN_STATE.set(context, HEAD_KEY, head)
+    RUN_STATE.delete(context, TURN_START_KEY)
+
+
+def forget_turn_start(context: Context) -> None:
+    """Keep the state as it is at the end of a turn that did not change it."""
+    RUN_STATE.delete(context, TURN_START_KEY)
 
 
 def _packs(split: Split) -> Iterator[StatePack]:

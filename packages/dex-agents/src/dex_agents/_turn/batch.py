@@ -2,7 +2,7 @@
 
 from dex import AsyncContext
 
-from dex_agents._storage.limits import MAX_BATCH_BYTES
+from dex_agents._storage.limits import MAX_ANSWER_BYTES, MAX_ARGUMENTS_BYTES, MAX_BATCH_BYTES, MAX_BATCH_CALLS
 from dex_agents._storage.records import CallRecord
 from dex_agents._storage.schema import TOOL_CALLS
 from dex_agents._storage.session_editor import SessionEditor
@@ -85,8 +85,7 @@ def start_call(
             turn_id=record.turn_id,
             name=record.call_id,
             questions=(approval_question(record.request),),
-            call_id=record.call_id,
-            request=record.request,
+            call=record,
         )
         return _moves.to_await_tool_approval(asked)
     return _moves.to_tool(record)
@@ -115,6 +114,9 @@ def check_step(step: ModelStep, *, offered: int) -> None:
     """
     if not 0 <= step.steering_taken <= offered:
         raise TurnFailedError(f"the runner took {step.steering_taken} steering messages of {offered}")
+    for said in (*step.messages, step.outcome):
+        if not isinstance(said, Waiting) and (size := said.size_in_bytes()) > MAX_ANSWER_BYTES:
+            raise TurnFailedError(f"the agent said {size} bytes at once, more than {MAX_ANSWER_BYTES}")
     if isinstance(step.outcome, Waiting):
         _check_batch(step.outcome)
 
@@ -122,6 +124,13 @@ def check_step(step: ModelStep, *, offered: int) -> None:
 def _check_batch(waiting: Waiting) -> None:
     if not waiting.calls and not waiting.questions:
         raise TurnFailedError("the runner waits for nothing: `Waiting` needs a call or a question")
+    if len(waiting.calls) > MAX_BATCH_CALLS:
+        raise TurnFailedError(f"the model asked for {len(waiting.calls)} calls at once, more than {MAX_BATCH_CALLS}")
+    size = sum(asked.size_in_bytes() for asked in (*waiting.calls, *waiting.questions))
+    if size > MAX_ARGUMENTS_BYTES:
+        raise TurnFailedError(
+            f"the model's calls have {size} bytes of arguments, more than the {MAX_ARGUMENTS_BYTES} of one batch"
+        )
     seen: set[tuple[str, str]] = set()
     for position, request in enumerate(waiting.calls):
         identity = (request.owner, request.call_id)

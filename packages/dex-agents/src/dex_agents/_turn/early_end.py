@@ -6,14 +6,17 @@ from typing import Literal
 
 from dex import AsyncContext
 
+from dex_agents._storage.limits import clipped
 from dex_agents._storage.message_log import MessageLog
 from dex_agents._storage.records import CallRecord
 from dex_agents._storage.session_editor import SessionEditor
-from dex_agents._storage.state_store import StateStore
+from dex_agents._storage.state_store import StateStore, forget_turn_start, restore_turn_start
+from dex_agents._turn.attempt import attempt
 from dex_agents._turn.event_writer import EventWriter
-from dex_agents._turn.failure_note import failure_note
+from dex_agents._turn.failure_note import failure_note, joined_notes
 from dex_agents._turn.services import SessionServices
 from dex_agents._turn.turn_end import end_turn
+from dex_agents.errors import DexAgentsError, StateNotReadableError
 from dex_agents.messages import text_message
 from dex_agents.runner import CloseTurnRequest, StepContext
 from dex_agents.snapshot import TurnResult
@@ -34,7 +37,7 @@ async def end_early(
     """Stage the end of the running turn.
 
     Args:
-        context: The Step that ends it; the state and the user message are loaded, the turn's token is taken.
+        context: The Step that ends it; the state is loaded, and the turn's token is taken.
         services: The agent.
         session: The session.
         status: How the turn ended.
@@ -43,38 +46,61 @@ async def end_early(
         questions: The agent's own questions that nobody will answer now.
     """
     turn = session.turn
-    store = StateStore(context)
+    error = clipped(error)
     log = MessageLog(context)
     async with EventWriter(context, services.events, turn.turn_id) as events:
-        open_calls = [calls[call_id] for call_id in turn.open_calls]
-        undone = not turn.state_changed or await _close(
-            context, services, session, store, events, open_calls, questions
+        undone = await _close(context, services, session, events, [calls[each] for each in turn.open_calls], questions)
+        note = failure_note(
+            error,
+            [calls[call_id] for call_id in turn.calls],
+            undone=undone,
+            lost_message=turn.message_text if undone else "",
+            dropped=turn.dropped_calls,
         )
-        lost_message = log.get(turn.message_sequence).message.text if undone else ""
-        turn_calls = [calls[call_id] for call_id in turn.calls]
-        note = failure_note(error, turn_calls, undone=undone, lost_message=lost_message)
         log.append(session, turn.turn_id, [text_message("note", note)], services.options)
-        session.update(note=note)
-        store.end_turn()
-        end_turn(
-            context, session, TurnResult(turn_id=turn.turn_id, status=status, error=error, usage=turn.usage), events
-        )
+        # An undone turn took its own note with it, so the next turn's model must hear that one too.
+        session.update(note=joined_notes(turn.note if undone else None, note))
+        result = TurnResult(turn_id=turn.turn_id, status=status, error=error, usage=turn.usage)
+        end_turn(context, session, result, events)
 
 
 async def _close(
     context: AsyncContext,
     services: SessionServices,
     session: SessionEditor,
-    store: StateStore,
     events: EventWriter,
     open_calls: list[CallRecord],
     questions: tuple[Question, ...],
 ) -> bool:
-    """Make the state valid for the next turn; returns whether the turn was undone."""
+    """Make the state valid for the next turn, whatever happens; returns whether the turn was undone."""
     turn = session.turn
+    if not turn.state_changed:
+        forget_turn_start(context)
+        return True
+    try:
+        with attempt():
+            return await _close_with_runner(context, services, session, events, open_calls, questions)
+    except DexAgentsError:
+        # The session must go on whatever the runner does, or whatever is stored: undo the turn without reading it, and
+        # let the note carry what ran.
+        _logger.exception("a turn of %s could not be closed; it is undone", context.flow_id)
+        restore_turn_start(context)
+        return True
+
+
+async def _close_with_runner(
+    context: AsyncContext,
+    services: SessionServices,
+    session: SessionEditor,
+    events: EventWriter,
+    open_calls: list[CallRecord],
+    questions: tuple[Question, ...],
+) -> bool:
+    turn = session.turn
+    store = StateStore(context)
     state = store.load()
     if state is None:
-        return True
+        raise StateNotReadableError("there is no state to close", newer_writer=False)
     request = CloseTurnRequest(
         step=StepContext(
             session_id=context.flow_id,
@@ -89,13 +115,10 @@ async def _close(
         calls=tuple(call.settled() for call in open_calls),
         questions=questions,
     )
-    try:
-        closed = await services.runner.close_turn(request)
-        if closed.state is not None:
-            store.save(closed.state)
-            return closed.undone
-    except Exception:
-        # The session must go on whatever the runner does: undo the turn, and let the note carry what ran.
-        _logger.exception("close_turn failed for %s; the turn is undone", context.flow_id)
-    store.restore_turn_start()
-    return True
+    closed = await services.runner.close_turn(request)
+    if closed.state is None:
+        store.restore_turn_start()
+    else:
+        store.save(closed.state)
+    store.end_turn()
+    return closed.undone or closed.state is None

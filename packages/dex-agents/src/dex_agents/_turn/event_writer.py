@@ -9,6 +9,7 @@ from typing import Final
 from dex import AsyncContext, Stream
 from pydantic import JsonValue
 
+from dex_agents._storage.limits import clipped
 from dex_agents.events import AgentEvent, AgentEventType
 
 MERGE_SECONDS: Final = 0.1
@@ -82,13 +83,13 @@ class EventWriter:
             AgentEvent(
                 type=event_type,
                 turn_id=self._turn_id,
-                text=text[:_MAX_TEXT],
+                text=clipped(text, _MAX_TEXT),
                 owner=owner,
                 call_id=call_id,
                 name=name,
                 status=status,
                 interrupt_id=interrupt_id,
-                data=data if len(json.dumps(data)) <= _MAX_DATA_BYTES else None,
+                data=_small(data),
             )
         )
 
@@ -138,3 +139,12 @@ class EventWriter:
         except Exception:
             # Events are best effort: a lost one must not repeat a paid model call.
             _logger.warning("an AgentEvent of %s was lost", self._context.step_execution_id, exc_info=True)
+
+
+def _small(data: JsonValue) -> JsonValue:
+    """Return the data when it is JSON of a bounded size; a feed must not fail the tool that reports to it."""
+    try:
+        return data if len(json.dumps(data)) <= _MAX_DATA_BYTES else None
+    except (TypeError, ValueError, RecursionError):
+        _logger.warning("the data of an AgentEvent is no JSON and was left out: %s", type(data).__name__)
+        return None

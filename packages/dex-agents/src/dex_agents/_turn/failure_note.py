@@ -6,13 +6,16 @@ from typing import Final
 
 from dex_agents._storage.records import CallRecord
 from dex_agents._turn.settlement import call_status
-from dex_agents.tools import Denied, NotRun
+from dex_agents.tools import OutcomeUnknown, Returned
 
 _MAX_QUOTE: Final = 2000
 _MAX_ARGUMENTS: Final = 500
+_MAX_NOTE: Final = 16_000
 
 
-def failure_note(error: str, calls: Sequence[CallRecord], *, undone: bool, lost_message: str = "") -> str:
+def failure_note(
+    error: str, calls: Sequence[CallRecord], *, undone: bool, lost_message: str = "", dropped: int = 0
+) -> str:
     """Say why the turn ended and what must not be repeated.
 
     Args:
@@ -20,17 +23,26 @@ def failure_note(error: str, calls: Sequence[CallRecord], *, undone: bool, lost_
         calls: All calls of the turn.
         undone: The model no longer sees the turn, so the note quotes what was lost.
         lost_message: The user message of an undone turn.
+        dropped: How many of the turn's calls are not among `calls` any more.
     """
-    ran = [call for call in calls if call.settlement is not None and not isinstance(call.settlement, Denied | NotRun)]
+    ran = [call for call in calls if isinstance(call.settlement, Returned | OutcomeUnknown)]
     parts = [f"The previous turn ended early: {error[:_MAX_QUOTE]}."]
     if undone and lost_message:
         parts.append(f"The user had written: {json.dumps(lost_message[:_MAX_QUOTE], ensure_ascii=False)}.")
     if ran:
         listed = "; ".join(f"{call.request.name}({_arguments(call)}) -> {call_status(call)}" for call in ran)
         parts.append(f"These tool calls have run already, do not repeat them: {listed}.")
+        if dropped:
+            parts.append(f"So have up to {dropped} earlier ones of the same turn that are not listed.")
         if not undone:
             parts.append("Their results are above.")
     return f"[{' '.join(parts)}]"
+
+
+def joined_notes(*notes: str | None) -> str | None:
+    """Join what the next turn's model must hear; the newest survive when it is too much."""
+    joined = "\n".join(note for note in notes if note)
+    return joined[-_MAX_NOTE:] or None
 
 
 def _arguments(call: CallRecord) -> str:

@@ -1,16 +1,24 @@
 """Approvals, questions and external calls: how they begin and how an answer is taken."""
 
+import json
+import re
 import time
+from typing import Final
 
 from dex import Context
 
-from dex_agents._storage.records import AwaitApprovalInput, InterruptRecord
+from dex_agents._storage.limits import MAX_BATCH_BYTES, MAX_KEPT_INTERRUPTS, MAX_SHOWN_ARGUMENTS
+from dex_agents._storage.records import AwaitApprovalInput, CallRecord, InterruptRecord
 from dex_agents._storage.schema import INTERRUPTS, WAKE_UPS, find_instance
 from dex_agents._turn.event_writer import EventWriter
+from dex_agents.errors import AnswerTooLargeError
 from dex_agents.events import AgentEventType
 from dex_agents.options import AgentSessionOptions
 from dex_agents.snapshot import Interrupt, InterruptAnswer
 from dex_agents.tools import Answer, Question, ToolRequest
+
+_ENVELOPE_BYTES: Final = 500
+"""Of an answer without content."""
 
 APPROVAL_DEADLINE_PASSED = "approval deadline passed"
 """The denial that the model sees when nobody answered in time (spec: approvals)."""
@@ -34,8 +42,7 @@ def begin_interrupts(
     turn_id: str,
     name: str,
     questions: tuple[Question, ...],
-    call_id: str = "",
-    request: ToolRequest | None = None,
+    call: CallRecord | None = None,
 ) -> AwaitApprovalInput:
     """Stage one round of questions.
 
@@ -46,14 +53,16 @@ def begin_interrupts(
         turn_id: The waiting turn.
         name: Names the round, unique in the session.
         questions: What is asked.
-        call_id: The asking call; empty when the agent itself asks.
-        request: That call's request.
+        call: The asking call; None when the agent itself asks.
 
     Returns:
         The input of the Step that waits for the answers.
     """
     # The deadline counts from the moment of asking, by this Worker's clock.
     deadline = None if options.interrupt_deadline is None else time.time() + options.interrupt_deadline.total_seconds()
+    room = (call.room_for_answers() if call else MAX_BATCH_BYTES // 2) // len(questions)
+    arguments = call.request.arguments if call else None
+    shown = arguments if len(json.dumps(arguments)) <= MAX_SHOWN_ARGUMENTS else None
     interrupt_ids: list[str] = []
     for position, question in enumerate(questions, start=1):
         interrupt_id = name if len(questions) == 1 else f"{name}.{position}"
@@ -61,22 +70,25 @@ def begin_interrupts(
         interrupt = Interrupt(
             interrupt_id=interrupt_id,
             turn_id=turn_id,
-            call_id=call_id,
-            tool_name=request.name if request else "",
-            arguments=request.arguments if request else None,
+            call_id=call.call_id if call else "",
+            tool_name=call.request.name if call else "",
+            arguments=shown,
             question=question,
             deadline=deadline,
         )
-        INTERRUPTS.set(context, interrupt_id, InterruptRecord(interrupt=interrupt, wake_up=name))
+        record = InterruptRecord(interrupt=interrupt, wake_up=name, max_answer_bytes=room)
+        INTERRUPTS.set(context, interrupt_id, record)
         events.write(
             AgentEventType.INTERRUPT_REQUESTED,
-            call_id=call_id,
+            call_id=interrupt.call_id,
             name=interrupt.tool_name,
             interrupt_id=interrupt_id,
             text=question.prompt,
             data=interrupt.arguments,
         )
-    return AwaitApprovalInput(call_id=call_id, interrupt_ids=tuple(interrupt_ids), wake_up=name, deadline=deadline)
+    return AwaitApprovalInput(
+        call_id=call.call_id if call else "", interrupt_ids=tuple(interrupt_ids), wake_up=name, deadline=deadline
+    )
 
 
 def take_answer(context: Context, answer: InterruptAnswer, kind: str) -> bool:
@@ -86,12 +98,22 @@ def take_answer(context: Context, answer: InterruptAnswer, kind: str) -> bool:
 
     Returns:
         False when the interrupt is unknown, of another kind, answered, or past its deadline.
+
+    Raises:
+        AnswerTooLargeError: It would not fit beside the rest of its batch; nothing is staged.
     """
     record = find_instance(context, INTERRUPTS, answer.interrupt_id)
     if record is None or record.interrupt.status != "pending" or record.interrupt.question.kind != kind:
         return False
     if record.interrupt.deadline is not None and time.time() >= record.interrupt.deadline:
         return False
+    size = answer.size_in_bytes()
+    if size > record.max_answer_bytes + _ENVELOPE_BYTES:
+        raise AnswerTooLargeError(
+            f"the answer to {answer.interrupt_id!r} has {size} bytes, more than the {record.max_answer_bytes} that are "
+            "left for it: give a reference to what is large",
+            session_id=context.flow_id,
+        )
     given = Answer(
         question_id=record.interrupt.question.id,
         approved=answer.approved,
@@ -109,15 +131,32 @@ def take_answer(context: Context, answer: InterruptAnswer, kind: str) -> bool:
 
 
 def close_interrupt(context: Context, record: InterruptRecord) -> InterruptRecord:
-    """Return the interrupt with an answer: the one it got, or the denial that the deadline gives."""
-    if record.answer is not None:
-        return record
+    """Return the interrupt with an answer: the one it got, or the denial that the deadline gives.
+
+    What stays behind says only how the interrupt ended, unless the agent itself asked: its next model call reads the
+    answer here.
+    """
     question = record.interrupt.question
-    expired = record.model_copy(
-        update={
-            "interrupt": record.interrupt.model_copy(update={"status": "expired"}),
-            "answer": Answer(question_id=question.id, approved=False, is_error=True, message=APPROVAL_DEADLINE_PASSED),
-        }
-    )
-    INTERRUPTS.set(context, record.interrupt.interrupt_id, expired)
-    return expired
+    if record.answer is None:
+        answer = Answer(question_id=question.id, approved=False, is_error=True, message=APPROVAL_DEADLINE_PASSED)
+        interrupt = record.interrupt.model_copy(update={"status": "expired"})
+        record = record.model_copy(update={"interrupt": interrupt, "answer": answer})
+    kept = record
+    if record.interrupt.call_id:
+        short = question.model_copy(update={"detail": None, "answer_schema": None, "prompt": question.prompt[:200]})
+        bare = record.interrupt.model_copy(update={"arguments": None, "question": short})
+        kept = record.model_copy(update={"interrupt": bare, "answer": None})
+    INTERRUPTS.set(context, record.interrupt.interrupt_id, kept)
+    return record
+
+
+def forget_old_interrupts(context: Context) -> None:
+    """Delete the oldest answered interrupts beyond what is remembered; needs the whole map loaded."""
+    ended = [
+        interrupt_id
+        for interrupt_id in INTERRUPTS.get_all_instance_keys(context)
+        if INTERRUPTS.get(context, interrupt_id).interrupt.status != "pending"
+    ]
+    ended.sort(key=lambda interrupt_id: [int(number) for number in re.findall("[0-9]+", interrupt_id)])
+    for interrupt_id in ended[: max(0, len(ended) - MAX_KEPT_INTERRUPTS)]:
+        INTERRUPTS.delete(context, interrupt_id)

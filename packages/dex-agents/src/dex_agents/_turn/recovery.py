@@ -4,6 +4,8 @@ from enum import Enum
 
 from dex import Context
 
+from dex_agents._storage.limits import clipped
+
 
 class AttemptProgress(Enum):
     """How far the last attempt came.
@@ -44,4 +46,4 @@ def recovery_detail(context: Context) -> str:
     error = context.recovery_error
     if error is None:
         return "the Step failed"
-    return error.detail or error.error_type or "the Step failed"
+    return clipped(error.detail or error.error_type or "the Step failed")

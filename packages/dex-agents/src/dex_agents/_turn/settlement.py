@@ -2,6 +2,7 @@
 
 from dex import Context
 
+from dex_agents._storage.limits import clipped
 from dex_agents._storage.records import CallRecord
 from dex_agents._storage.schema import RELEASED_CALLS, SETTLED_CALLS, TOOL_CALLS, UNSETTLED_CALLS, batch_channel
 from dex_agents._turn.event_writer import EventWriter
@@ -28,11 +29,7 @@ def settle_call(context: Context, events: EventWriter, record: CallRecord, settl
 
 def record_settlement(context: Context, events: EventWriter, record: CallRecord, settlement: Settlement) -> None:
     """Stage the end of a call that nobody waits for."""
-    ended = record.model_copy(update={"settlement": settlement, "resume": None})
-    size = ended.size_in_bytes()
-    if size > record.max_bytes:
-        too_large = _too_large(record, size)
-        ended = record.model_copy(update={"settlement": too_large, "resume": None})
+    ended = record.ended(_bounded(record, settlement))
     TOOL_CALLS.set(context, record.call_id, ended)
     if isinstance(ended.settlement, OutcomeUnknown):
         UNSETTLED_CALLS.set(context, record.call_id, ended.slim())
@@ -90,11 +87,19 @@ def call_text(record: CallRecord) -> str:
     return record.settlement.text if isinstance(record.settlement, Returned) else call_error(record) or ""
 
 
-def _too_large(record: CallRecord, size: int) -> Settlement:
+def _bounded(record: CallRecord, settlement: Settlement) -> Settlement:
+    """Return a settlement that fits beside the others of its batch."""
+    if not isinstance(settlement, Returned):
+        return settlement.model_copy(update={"message": clipped(settlement.message)})
+    # The model reads the record; people get the beginning of a long text.
+    shown = settlement.model_copy(update={"text": settlement.text[: record.max_bytes // 8]})
+    size, room = shown.size_in_bytes(), record.max_bytes // 2
+    if size <= room:
+        return shown
     message = (
-        f"the result has {size} bytes, more than the {record.max_bytes} that are left for it in its batch; "
-        "let the tool return a reference or a part"
+        f"the call ran and returned, but its result has {size} bytes, more than the {room} that each call of this "
+        "batch may record; let the tool return a reference or a part"
     )
     if record.request.policy.effect is ToolEffect.READ:
         return Failed(message=message)
-    return OutcomeUnknown(message=f"the call ran, but {message}")
+    return OutcomeUnknown(message=message)

@@ -10,19 +10,25 @@ from dex_agents._storage.schema import SESSION, TOOL_CALLS, find_instance
 from dex_agents._storage.state_store import StateStore
 from dex_agents._turn.attempt import attempt
 from dex_agents._turn.event_writer import EventWriter
+from dex_agents._turn.handing_back import hand_back_call
 from dex_agents._turn.heartbeat import heartbeats
 from dex_agents._turn.interrupts import begin_interrupts
+from dex_agents._turn.recovery import AttemptProgress
 from dex_agents._turn.services import SessionServices
-from dex_agents._turn.settlement import settle_call
-from dex_agents.errors import ToolDidNotHappen
+from dex_agents._turn.settlement import settle_call, settlement_after_loss
+from dex_agents.errors import StateNotReadableError, ToolDidNotHappen
 from dex_agents.events import AgentEventType
 from dex_agents.runner import CallToolRequest, StepContext
 from dex_agents.steps import _moves
 from dex_agents.tools import (
     Asks,
+    Denied,
     Failed,
+    NotRun,
+    OutcomeUnknown,
     RetryLater,
     Returned,
+    Settlement,
     ToolCallInfo,
     ToolOutcome,
     running_tool_call,
@@ -30,6 +36,8 @@ from dex_agents.tools import (
 
 MAX_ASK_ROUNDS: Final = 100
 """So often one call may ask; a tool that asks for ever would hold its turn for ever."""
+
+_RAN: Final = AttemptProgress.NOT_COMPLETED
 
 MAX_DELAY_SECONDS: Final = 366 * 24 * 3600
 
@@ -54,9 +62,14 @@ async def execute_tool(context: AsyncContext, call: CallInput, services: Session
         )
         try:
             async with heartbeats(context):
-                outcome = await _call(context, record, services, events)
+                outcome: ToolOutcome | Settlement = await _call(context, record, services, events)
         except ToolDidNotHappen as error:
             outcome = Failed(message=str(error) or "the tool reported that nothing happened")
+        except StateNotReadableError as error:
+            outcome = hand_back_call(record, error)
+            if isinstance(outcome, RetryLater):
+                record = record.model_copy(update={"hand_backs": record.hand_backs + 1})
+                TOOL_CALLS.set(context, record.call_id, record)
         return _stage(context, record, outcome, services, events)
 
 
@@ -98,21 +111,30 @@ async def _call(
 
 
 def _stage(
-    context: AsyncContext, record: CallRecord, outcome: ToolOutcome, services: SessionServices, events: EventWriter
+    context: AsyncContext,
+    record: CallRecord,
+    outcome: ToolOutcome | Settlement,
+    services: SessionServices,
+    events: EventWriter,
 ) -> StepDecision:
     match outcome:
-        case Returned() | Failed():
+        case Returned() | Failed() | Denied() | OutcomeUnknown() | NotRun():
             settle_call(context, events, record, outcome)
             return dead_end()
         case RetryLater(after_seconds=seconds):
             delay = max(1, min(math.ceil(seconds), MAX_DELAY_SECONDS))
             return go_to_many(_moves.to_await_tool_start(record, delay_seconds=delay))
         case Asks(questions=questions, resume=resume):
+            asking = record.model_copy(update={"questions": questions, "resume": resume})
+            if not asking.room_for_answers():
+                asked_too_much = "the tool asked with more data than a session can record"
+                settle_call(context, events, record, settlement_after_loss(asking, _RAN, asked_too_much))
+                return dead_end()
             if record.ask_round >= MAX_ASK_ROUNDS:
                 settle_call(context, events, record, Failed(message=f"the tool asked more than {MAX_ASK_ROUNDS} times"))
                 return dead_end()
             ask_round = record.ask_round + 1
-            asking = record.model_copy(update={"ask_round": ask_round, "questions": questions, "resume": resume})
+            asking = asking.model_copy(update={"ask_round": ask_round})
             TOOL_CALLS.set(context, record.call_id, asking)
             waiting = begin_interrupts(
                 context,
@@ -121,7 +143,6 @@ def _stage(
                 turn_id=record.turn_id,
                 name=f"{record.call_id}-ask-{ask_round}",
                 questions=questions,
-                call_id=record.call_id,
-                request=record.request,
+                call=asking,
             )
             return go_to_many(_moves.to_await_tool_approval(waiting))

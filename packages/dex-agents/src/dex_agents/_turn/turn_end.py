@@ -14,7 +14,7 @@ def end_turn(context: Context, session: SessionEditor, result: TurnResult, event
     turn = session.turn
     for call_id in turn.calls:
         TOOL_CALLS.delete(context, call_id)
-    TURN_RESULTS.set(context, turn.turn_id, result)
+    TURN_RESULTS.set(context, turn.turn_id, result.model_dump_json())
     FINISHED_TURNS.set(context, turn.number)
     session.update(turn=None)
     session.save(SessionStatus.AWAITING_USER_MESSAGE)

@@ -30,6 +30,7 @@ from dex_agents._storage.schema import (
     STATUS,
     TOOL_CALLS,
     TURN_MAIL,
+    WAKE_UPS,
     batch_channel,
 )
 from dex_agents.snapshot import SessionStart
@@ -89,7 +90,6 @@ def to_record_turn_cancellation(turn: TurnRecord, reason: str) -> Movement:
     options = replace(
         _options.SPINE,
         execute_load_attribute_maps=(RUN_STATE, TOOL_CALLS, INTERRUPTS),
-        execute_load_attribute_map_instances=_message_loads(turn),
         execute_load_channel_map_instances=(SETTLED_CALLS.load_messages(batch_channel(turn.batch)),),
     )
     return StepMovement(
@@ -141,6 +141,7 @@ def to_await_tool_approval(waiting: AwaitApprovalInput) -> Movement:
         execute_lock_attributes=(STATUS.lock(), *(INTERRUPTS.lock(each) for each in waiting.interrupt_ids)),
         execute_load_attribute_maps=(INTERRUPTS,),
         execute_load_attribute_map_instances=_call_loads((waiting.call_id,) if waiting.call_id else ()),
+        execute_load_channel_map_instances=(WAKE_UPS.load_messages(waiting.wake_up),),
     )
     return StepMovement(AwaitToolApproval, waiting, options=options)
 
@@ -158,10 +159,7 @@ def _turn_failure_options(turn: TurnRecord) -> StepOptions:
     return replace(
         _options.SPINE,
         execute_load_attribute_maps=(RUN_STATE,),
-        execute_load_attribute_map_instances=(
-            *_message_loads(turn),
-            *_call_loads(turn.calls),
-        ),
+        execute_load_attribute_map_instances=_call_loads(turn.calls),
         execute_load_channels=(TURN_MAIL,),
     )
 

@@ -18,7 +18,7 @@ from dex_agents._storage.schema import (
     find_instance,
 )
 from dex_agents._turn.event_writer import EventWriter
-from dex_agents._turn.interrupts import APPROVAL_DEADLINE_PASSED, close_interrupt
+from dex_agents._turn.interrupts import APPROVAL_DEADLINE_PASSED, close_interrupt, forget_old_interrupts
 from dex_agents._turn.settlement import settle_call
 from dex_agents.events import AgentEventType
 from dex_agents.snapshot import SessionStatus
@@ -51,6 +51,10 @@ class AwaitToolApproval(SessionStep[AwaitApprovalInput]):
         """Go on with the answers, or with the denial that the deadline gives."""
         records = [close_interrupt(context, INTERRUPTS.get(context, each)) for each in input.interrupt_ids]
         turn_id = records[0].interrupt.turn_id
+        # Answers that came one by one before the deadline, or after the Timer had fired, woke nobody.
+        for message in WAKE_UPS.pending_messages(context, input.wake_up):
+            WAKE_UPS.delete(context, input.wake_up, message.message_id)
+        forget_old_interrupts(context)
         if not _people_are_needed(context, input.interrupt_ids):
             STATUS.set(context, SessionStatus.RUNNING_TOOLS.value)
         async with EventWriter(context, self._services.events, turn_id) as events:

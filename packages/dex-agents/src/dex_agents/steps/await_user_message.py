@@ -1,35 +1,43 @@
 """AwaitUserMessage: the rest of a session between two turns."""
 
+import logging
 from dataclasses import replace
 from typing import Final
 
 from dex import AsyncContext, StepDecision, StepOptions, Wait, go_to_many
 
 from dex_agents._storage import state_store
+from dex_agents._storage.limits import MAX_SETTINGS_BYTES, MAX_UNSETTLED_CALLS, clipped
 from dex_agents._storage.message_log import MessageLog
 from dex_agents._storage.records import TurnRecord
 from dex_agents._storage.schema import (
     INTERRUPTS,
     MESSAGE_TURNS,
     MESSAGES,
+    OUTCOME_REPORTS,
     RUN_STATE,
     SESSION,
     SETTINGS,
     TITLE,
     TURN_MAIL,
     TURN_RESULTS,
+    UNSETTLED_CALLS,
     USER,
     USER_MESSAGES,
     find,
 )
 from dex_agents._storage.session_editor import SessionEditor
 from dex_agents._turn.event_writer import EventWriter
+from dex_agents._turn.failure_note import joined_notes
+from dex_agents._turn.outcome_reports import take_reports
 from dex_agents._turn.turn_mail import begin_mail
 from dex_agents.events import AgentEventType
 from dex_agents.messages import Message
 from dex_agents.snapshot import SessionSettings, SessionStart, SessionStatus, UserMessage
 from dex_agents.steps import _moves, _options
 from dex_agents.steps._step import SessionStep
+
+_logger = logging.getLogger(__name__)
 
 REMEMBERED_MESSAGE_IDS: Final = 1000
 """For so many turns a repeated send of a message is recognised."""
@@ -45,7 +53,7 @@ class AwaitUserMessage(SessionStep[SessionStart]):
         """Return the options of every execution."""
         return replace(
             _options.SPINE,
-            execute_load_attribute_maps=(MESSAGES, MESSAGE_TURNS, INTERRUPTS),
+            execute_load_attribute_maps=(MESSAGES, MESSAGE_TURNS, INTERRUPTS, OUTCOME_REPORTS, UNSETTLED_CALLS),
             execute_load_attribute_map_instances=(RUN_STATE.load(state_store.HEAD_KEY),),
         )
 
@@ -53,7 +61,7 @@ class AwaitUserMessage(SessionStep[SessionStart]):
         """Say that the session waits."""
         session = SessionEditor(context)
         if find(context, SESSION) is None:
-            SETTINGS.set(context, SessionSettings(values=input.settings))
+            SETTINGS.set(context, _usable(SessionSettings(values=input.settings), context.flow_id))
             # Written by the Flow itself too: what a start request sets carries no search index.
             TITLE.set(context, input.title)
             USER.set(context, input.user)
@@ -72,12 +80,14 @@ class AwaitUserMessage(SessionStep[SessionStart]):
         turn_id = f"turn-{number}"
         log = MessageLog(context)
         log.roll(session, options)
-        log.append(session, turn_id, [Message(role="user", blocks=message.content)], options)
+        said = Message(role="user", blocks=message.content)
+        log.append(session, turn_id, [said], options)
         turn = TurnRecord(
             turn_id=turn_id,
             number=number,
             message_sequence=session.record.last_sequence,
-            note=session.record.note,
+            message_text=clipped(said.text),
+            note=joined_notes(session.record.note, *take_reports(context)),
             settings=(find(context, SETTINGS) or SessionSettings()).values,
         )
         session.update(turn_number=number, turn=turn, note=None)
@@ -96,6 +106,22 @@ class AwaitUserMessage(SessionStep[SessionStart]):
                 MESSAGE_TURNS.delete(context, message_id)
         MESSAGE_TURNS.set(context, message.message_id, number)
         TURN_RESULTS.delete(context, f"turn-{number - REMEMBERED_TURN_RESULTS}")
+        unsettled = sorted(
+            UNSETTLED_CALLS.get_all_instance_keys(context), key=lambda key: int(key.removeprefix("call-"))
+        )
+        for call_id in unsettled[: max(0, len(unsettled) - MAX_UNSETTLED_CALLS)]:
+            _logger.warning("session %s forgets the unsettled %s: too many wait", context.flow_id, call_id)
+            UNSETTLED_CALLS.delete(context, call_id)
         # Answered interrupts stayed until here, so that a late second answer hears why it is refused.
         for interrupt_id in INTERRUPTS.get_all_instance_keys(context):
             INTERRUPTS.delete(context, interrupt_id)
+
+
+def _usable(settings: SessionSettings, session_id: str) -> SessionSettings:
+    """Drop settings that would not travel with every Step; our own client refuses them before the session starts."""
+    if settings.size_in_bytes() <= MAX_SETTINGS_BYTES:
+        return settings
+    _logger.error(
+        "session %s was started with settings over %d bytes; they are dropped", session_id, MAX_SETTINGS_BYTES
+    )
+    return SessionSettings()

@@ -1,0 +1,207 @@
+"""What durability costs a turn: model call, three parallel tools, model call; the model and the tools answer at once.
+
+```bash
+uv run python benchmarks/turn.py --framework pydantic-ai --json
+```
+
+Each plain run is paired with a durable turn of the same agent right after it, in one process that holds the embedded
+engine, the Worker and the client. The engine's file is on a real disk (`--directory`), with SQLite's synchronous=FULL.
+
+| number | how it is measured |
+|---|---|
+| bare_p50_ms, durable_p50_ms | medians: the framework's plain run; `session.ask` in a new session that already waits |
+| added_p50_ms | median of the differences of the pairs |
+| turns_per_s_32_sessions | 32 sessions, each sending its next message when it has its answer |
+| fsyncs_per_turn, fsyncs_per_turn_32_sessions | commits, from the engine's own counter, and 2 for each checkpoint, from
+  the counter in the header of SQLite's write-ahead log: in WAL mode with synchronous=FULL a commit is one fsync of the
+  log, and a checkpoint is one of the log and one of the file. `strace -f -e trace=fsync,fdatasync` counts the
+  same. From the message until the session waits again, so what follows the answer is counted too |
+| bytes_per_turn | bytes that the process gave to the disk in the turns alone (`ru_oublock`; 0 on a RAM disk) |
+| cpu_ms_per_turn | CPU time of the whole process, all threads, in the durable turns alone |
+
+A busy machine shows in every number but the counts: run it several times and take the lowest.
+"""
+
+import argparse
+import asyncio
+import importlib
+import json
+import resource
+import statistics
+import struct
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+
+from dex_agents import AgentHost, AgentSessionFlow
+from dex_agents.session import AgentSession
+from dex_agents_embedded import EmbeddedEngine
+
+WARM_UP = 20
+PAIRS = 150
+SESSIONS = 32
+TURNS_OF_A_SESSION = 8
+_BLOCK_BYTES = 512
+
+
+@dataclass(frozen=True)
+class BenchmarkAgent:
+    """One framework's agent.
+
+    Attributes:
+        distribution: The framework's distribution.
+        run_plainly: Runs one turn without any session.
+        flow: The same agent's sessions.
+    """
+
+    distribution: str
+    run_plainly: Callable[[str], Awaitable[str]]
+    flow: AgentSessionFlow
+
+
+@dataclass
+class Alone:
+    """The paired turns."""
+
+    bare: list[float] = field(default_factory=list[float])
+    durable: list[float] = field(default_factory=list[float])
+    fsyncs: list[int] = field(default_factory=list[int])
+    bytes: list[int] = field(default_factory=list[int])
+    cpu: list[float] = field(default_factory=list[float])
+
+
+class Disk:
+    """Counts what an engine's file costs the disk."""
+
+    def __init__(self, engine: EmbeddedEngine, directory: Path) -> None:
+        self._engine = engine
+        self._log = directory / "engine.db-wal"
+
+    def commits(self) -> int:
+        """Return the commits since the engine started."""
+        # The counter is no public API; nothing but this benchmark needs it.
+        writer = self._engine._writer  # pyright: ignore[reportPrivateUsage]
+        assert writer is not None
+        return writer.commits
+
+    def fsyncs(self) -> int:
+        """Return the fsyncs since the file was made."""
+        header = self._log.read_bytes()[:16] if self._log.exists() else b""
+        # Bytes 12 to 15: "checkpoint sequence number", counted up when a checkpointed log begins anew.
+        checkpoints: int = struct.unpack(">I", header[12:16])[0] if len(header) == 16 else 0
+        return self.commits() + 2 * checkpoints
+
+    async def quiet(self) -> None:
+        """Wait until nothing was committed for 20 ms."""
+        before = -1
+        while before != (before := self.commits()):  # noqa: ASYNC110  the engine announces no end of work
+            await asyncio.sleep(0.02)
+
+
+async def measure_alone(agent: BenchmarkAgent, host: AgentHost, disk: Disk) -> Alone:
+    """Run the pairs, one after another."""
+    result = Alone()
+    for number in range(WARM_UP + PAIRS):
+        start = time.perf_counter()
+        plain = await agent.run_plainly("Are they there?")
+        bare = time.perf_counter() - start
+        session = host.session(f"alone-{number}")
+        await session.start()
+        await disk.quiet()
+        fsyncs, written, cpu = disk.fsyncs(), _written(), time.process_time()
+        start = time.perf_counter()
+        answer = await session.ask("Are they there?")
+        durable = time.perf_counter() - start
+        cpu = time.process_time() - cpu
+        await disk.quiet()
+        assert answer.text == plain
+        if number >= WARM_UP:
+            result.bare.append(bare)
+            result.durable.append(durable)
+            result.fsyncs.append(disk.fsyncs() - fsyncs)
+            result.bytes.append(_written() - written)
+            result.cpu.append(cpu)
+        await session.stop()
+    return result
+
+
+async def measure_together(host: AgentHost, disk: Disk) -> tuple[float, float]:
+    """Run 32 sessions at once; returns turns a second and fsyncs a turn."""
+    sessions = [host.session(f"together-{number}") for number in range(SESSIONS)]
+    for session in sessions:
+        await session.start()
+    await asyncio.gather(*(session.ask("Are they there?") for session in sessions))
+    await disk.quiet()
+
+    async def talk(session: AgentSession) -> None:
+        for _ in range(TURNS_OF_A_SESSION):
+            await session.ask("Are they there?")
+
+    fsyncs = disk.fsyncs()
+    start = time.perf_counter()
+    await asyncio.gather(*(talk(session) for session in sessions))
+    seconds = time.perf_counter() - start
+    await disk.quiet()
+    turns = SESSIONS * TURNS_OF_A_SESSION
+    return turns / seconds, (disk.fsyncs() - fsyncs) / turns
+
+
+async def measure(framework: str, directory: Path) -> dict[str, str | float | int]:
+    """Measure one framework."""
+    module = importlib.import_module(f"frameworks.{framework.replace('-', '_')}")
+    agent: BenchmarkAgent = module.make_agent()
+    async with (
+        EmbeddedEngine(directory) as engine,
+        AgentHost(agent.flow, address=engine.address) as host,
+    ):
+        disk = Disk(engine, directory)
+        alone = await measure_alone(agent, host, disk)
+        turns_per_second, fsyncs_together = await measure_together(host, disk)
+    added = [durable - bare for bare, durable in zip(alone.bare, alone.durable, strict=True)]
+    return {
+        "framework": framework,
+        "framework_version": version(agent.distribution),
+        "python": ".".join(map(str, sys.version_info[:3])),
+        "bare_p50_ms": _milliseconds(alone.bare),
+        "durable_p50_ms": _milliseconds(alone.durable),
+        "added_p50_ms": _milliseconds(added),
+        "turns_per_s_32_sessions": round(turns_per_second, 1),
+        "fsyncs_per_turn": round(statistics.mean(alone.fsyncs), 2),
+        "fsyncs_per_turn_32_sessions": round(fsyncs_together, 2),
+        "bytes_per_turn": round(statistics.mean(alone.bytes)),
+        "cpu_ms_per_turn": _milliseconds(alone.cpu),
+    }
+
+
+def _milliseconds(seconds: list[float]) -> float:
+    return round(statistics.median(seconds) * 1000, 2)
+
+
+def _written() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_oublock * _BLOCK_BYTES
+
+
+def main() -> None:
+    """Read the command line and print the numbers."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--framework", default="pydantic-ai", help="an adapter's name (default: %(default)s)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--directory", type=Path, default=Path(), help="a directory on the disk to measure")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix=".benchmark-", dir=options.directory) as directory:
+        numbers = asyncio.run(measure(options.framework, Path(directory)))
+    if options.json:
+        print(json.dumps(numbers))
+    else:
+        for name, value in numbers.items():
+            print(f"{name:30} {value}")
+
+
+if __name__ == "__main__":
+    # So that the modules in `frameworks` find this one under its name.
+    sys.modules["turn"] = sys.modules["__main__"]
+    main()

@@ -1,0 +1,113 @@
+"""The moments at which processes are killed, and what may come of it."""
+
+import os
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, Literal
+
+Victim = Literal["worker", "engine", "both"]
+VICTIMS: Final[tuple[Victim, ...]] = ("worker", "engine", "both")
+Story = Literal["sale", "trouble"]
+
+SALE_TOOLS: Final = {
+    "CallTool-1": "read_stock",
+    "CallTool-2": "reserve",
+    "CallSingleAttemptTool-1": "charge",
+    "CallSingleAttemptTool-2": "ship",
+}
+"""Which call each tool Step of the sale makes."""
+
+SALE_METHODS: Final = (
+    "AwaitUserMessage-1.wait_for",
+    "AwaitUserMessage-1.execute",
+    "RunModel-1.execute",
+    "CallTool-1.execute",
+    "CallTool-2.execute",
+    "CallSingleAttemptTool-1.execute",
+    "AwaitToolApproval-1.wait_for",
+    "AwaitToolApproval-1.execute",
+    "CallSingleAttemptTool-2.execute",
+    "ResumeTurn-1.wait_for",
+    "ResumeTurn-1.execute",
+    "RunModel-2.execute",
+    "AwaitUserMessage-2.wait_for",
+)
+"""Every method of every Step that the sale runs; the undisturbed run checks that there is no other."""
+
+TROUBLE_METHODS: Final = (
+    "RecordToolFailure-1.execute",
+    "RecordToolOutcomeUnknown-1.execute",
+    "RecordTurnFailure-1.execute",
+    "RecordTurnCancellation-1.execute",
+)
+"""The routes on which calls and turns end badly."""
+
+
+@dataclass(frozen=True)
+class Moment:
+    """Where the processes are killed.
+
+    Attributes:
+        story: The conversation.
+        step: The Step execution, for example `RunModel-1`.
+        phase: `<method>.before` and `<method>.after` its code; `middle`: inside the provider's or the tool's work;
+            `waiting`: the Step waits and holds no Worker.
+    """
+
+    story: Story
+    step: str
+    phase: str
+
+    def __str__(self) -> str:
+        return f"{self.step}.{self.phase}"
+
+    @property
+    def point(self) -> str:
+        """The point of `support.crash_points`; empty when the processes are held elsewhere."""
+        return "" if self.phase in ("middle", "waiting") else str(self)
+
+    @property
+    def tool(self) -> str:
+        """The sale's tool whose call is hit; empty for none."""
+        return SALE_TOOLS.get(self.step, "") if self.story == "sale" else ""
+
+    @property
+    def ran(self) -> bool:
+        """The code of the Step's method had begun."""
+        return not self.phase.endswith("before")
+
+
+def _all_moments() -> Iterator[Moment]:
+    for method in SALE_METHODS:
+        step, _, name = method.partition(".")
+        for side in ("before", "after"):
+            yield Moment("sale", step, f"{name}.{side}")
+        if name == "execute" and step.startswith(("RunModel", "Call")):
+            yield Moment("sale", step, "middle")
+    yield Moment("sale", "AwaitUserMessage-1", "waiting")
+    yield Moment("sale", "AwaitToolApproval-1", "waiting")
+    for method in TROUBLE_METHODS:
+        step, _, name = method.partition(".")
+        for side in ("before", "after"):
+            yield Moment("trouble", step, f"{name}.{side}")
+
+
+MOMENTS: Final = tuple(_all_moments())
+
+WHOLE_MATRIX: Final = os.environ.get("CRASH_MATRIX") == "whole"
+"""Set by `nox -s crash`; otherwise only a sample runs."""
+
+SEED: Final = int(os.environ.get("CRASH_SEED", "20261129"))
+"""Chooses the sample; another seed runs another one."""
+
+
+def chosen() -> list[tuple[Moment, Victim]]:
+    """Return the whole matrix, or one moment and victim of every kind of Step."""
+    if WHOLE_MATRIX:
+        return [(moment, victim) for moment in MOMENTS for victim in VICTIMS]
+    dice = random.Random(SEED)
+    kinds: dict[str, list[Moment]] = {}
+    for moment in MOMENTS:
+        kinds.setdefault(moment.step.partition("-")[0], []).append(moment)
+    return [(dice.choice(moments), dice.choice(VICTIMS)) for moments in kinds.values()]
