@@ -10,11 +10,12 @@ from pydantic import JsonValue
 
 from dex_agents.messages import TextBlock
 from dex_agents.runner import AgentFrameworkRunner
-from parity.scenario import Delegate, HandOff, ModelPath, Says, Scenario, Structured
+from parity.scenario import Delegate, HandOff, ModelPath, Scenario, Structured
 from parity.toolbox import Toolbox
 from support.fake_provider import FakeProvider, Reply
 
 COLUMNS: Final[Mapping[str, str]] = {
+    "google-adk": "parity.adapters.google_adk:GoogleADKColumn",
     "langgraph": "parity.adapters.langgraph:LangGraphColumn",
     "openai-agents": "parity.adapters.openai_agents:OpenAIAgentsColumn",
     "pydantic-ai": "parity.adapters.pydantic_ai:PydanticAIColumn",
@@ -115,6 +116,13 @@ class Column(Protocol):
     differences: Mapping[str, Difference]
     """Scenarios in which a session differs from a plain run by intent."""
 
+    warnings: Sequence[str] = ()
+    """Warnings of the framework about itself, as filters of pytest; all others fail a test."""
+
+    def script(self, scenario: Scenario) -> Sequence[Reply]:
+        """Return the script in a provider's words; for a framework whose words depend on the scenario."""
+        return [said if isinstance(said, Reply) else self.reply(said) for said in scenario.says]
+
     def reply(self, said: Structured | Delegate | HandOff) -> Reply:
         """Say in plain words of a provider what the framework expects there: which tool call, or which text."""
         ...
@@ -148,11 +156,6 @@ def find_column(adapter: str) -> Column:
     module, _, name = COLUMNS[adapter].partition(":")
     made: Callable[[], Any] = getattr(importlib.import_module(module), name)
     return cast("Column", made())
-
-
-def replies_of(column: Column, says: Sequence[Says]) -> list[Reply]:
-    """Return the script in a provider's words."""
-    return [said if isinstance(said, Reply) else column.reply(said) for said in says]
 
 
 def _text(block: object) -> str:

@@ -15,7 +15,7 @@ from dex_agents.session import AgentSession
 from dex_agents.snapshot import Interrupt
 from dex_agents.testing import InMemorySession, PendingQuestion, TurnFailed
 from dex_agents.tools import Answer
-from parity.column import Column, Ending, Run, Stage, replies_of
+from parity.column import Column, Ending, Run, Stage
 from parity.scenario import ModelPath, Scenario
 from support.fake_provider import FakeProvider
 
@@ -69,7 +69,7 @@ async def run_on_the_engine(
 
 
 def _stage(column: Column, scenario: Scenario, path: ModelPath, provider: FakeProvider) -> Stage:
-    replies = replies_of(column, scenario.says)
+    replies = column.script(scenario)
     provider.forget_requests()
     provider.script(replies)
     return Stage(scenario, path, provider, replies)

@@ -28,7 +28,8 @@ def _cases() -> Iterator[object]:
                 continue
             for path in column.paths:
                 if scenario.only_on is None or path in scenario.only_on:
-                    yield pytest.param(column, scenario, path, id=f"{adapter}-{scenario.name}-{path}")
+                    marks = [pytest.mark.filterwarnings(quiet) for quiet in column.warnings]
+                    yield pytest.param(column, scenario, path, id=f"{adapter}-{scenario.name}-{path}", marks=marks)
 
 
 @pytest.mark.parametrize(("column", "scenario", "path"), list(_cases()))

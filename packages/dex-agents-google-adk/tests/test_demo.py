@@ -11,6 +11,8 @@ from dex_agents.tools import find_policy
 from dex_agents_google_adk.demo import session_flow
 from support.google_adk_agents import finished
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*EXPERIMENTAL.*:UserWarning")
+
 
 async def test_the_demo_asks_for_every_call_and_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = tmp_path / "log"

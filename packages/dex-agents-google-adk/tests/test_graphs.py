@@ -12,6 +12,7 @@ from google.adk.workflow import JoinNode, Workflow
 from dex_agents.testing import PendingQuestion, TurnPlan, answer_with
 from dex_agents.tools import Answer
 from dex_agents_google_adk import GoogleADKRunner
+from dex_agents_google_adk._private import installed_version
 from dex_agents_google_adk.testing import Reply, call
 from support.google_adk_agents import failed, finished, session_of
 from support.google_adk_parity import Mode, Scenario, World, check_parity
@@ -52,7 +53,12 @@ SCENARIOS = [
 
 @pytest.mark.parametrize("mode", ["whole responses", "streamed"])
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: f"google-adk-{scenario.name}".replace(" ", "-"))
-async def test_the_models_of_a_graph_are_shown_the_same(scenario: Scenario, mode: Mode) -> None:
+async def test_the_models_of_a_graph_are_shown_the_same(
+    scenario: Scenario, mode: Mode, request: pytest.FixtureRequest
+) -> None:
+    if scenario.in_any_order and installed_version().startswith(("2.11.", "2.12.")):
+        reason = "in 2.11 and 2.12 the second of two parallel nodes is shown its input twice"
+        request.applymarker(pytest.mark.xfail(reason=reason, strict=True))
     trace = await check_parity(scenario, mode)
     assert trace.steps.count("CallSingleAttemptTool") == len(trace.log)
 

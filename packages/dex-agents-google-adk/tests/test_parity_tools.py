@@ -26,7 +26,9 @@ from dex_agents_google_adk.testing import Reply, call, replies_since_user
 from support.google_adk_parity import MODES, Mode, Scenario, World, check_parity
 
 # ADK's own AgentTool uses an argument of its runner that ADK calls deprecated.
-pytestmark = pytest.mark.filterwarnings("ignore:The `plugins` argument is deprecated:DeprecationWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:The `plugins` argument is deprecated:DeprecationWarning", "ignore:.*EXPERIMENTAL.*:UserWarning"
+)
 
 PNG = b"\x89PNG\x00\xff"
 

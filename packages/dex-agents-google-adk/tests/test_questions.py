@@ -73,6 +73,14 @@ async def test_a_policy_that_asks_first_is_enough_for_a_confirmation() -> None:
     assert session.steps.count("AwaitToolApproval") == 1
 
 
+async def test_a_call_that_a_policy_asks_about_is_refused_in_the_same_words() -> None:
+    agent, model, done = simple([[call("work", {"x": 1}, "a")], "done"])
+    gated = ToolPolicy(effect=ToolEffect.NON_IDEMPOTENT_WRITE, approval=True)
+    finished(await session_of(agent, tools={"work": gated}, decide=lambda pending: deny("too much")).send("go"))
+    assert done == []
+    assert model.shown[1].results == {"a": {"error": "This tool call is rejected. Reason: too much"}}
+
+
 async def test_a_tool_that_asks_by_itself_hears_the_answer_and_its_payload() -> None:
     def transfer(euros: int, tool_context: ToolContext) -> dict[str, Any]:
         """Transfer."""

@@ -28,6 +28,8 @@ from dex_agents_google_adk._toolsets import ToolListingError
 from dex_agents_google_adk.testing import ScriptedLlm, call
 from support.google_adk_agents import error_of, finished, session_of, simple
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*EXPERIMENTAL.*:UserWarning")
+
 
 async def test_a_turn_with_three_tools_takes_six_steps() -> None:
     agent, _, done = simple([[call("work", {"x": x}) for x in range(3)], "done"])

@@ -5,6 +5,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import pytest
 from google.adk.agents.llm_agent import LlmAgent
 from google.adk.agents.parallel_agent import ParallelAgent  # pyright: ignore[reportDeprecated]
 from google.adk.agents.sequential_agent import SequentialAgent  # pyright: ignore[reportDeprecated]
@@ -19,6 +20,8 @@ from dex_agents_google_adk import session_flow
 from dex_agents_google_adk.testing import ScriptedLlm, ShownRequest, call
 from support.google_adk_parity import quiet_agent
 from support.waiting import wait_for
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*EXPERIMENTAL.*:UserWarning")
 
 
 class Order(BaseModel):

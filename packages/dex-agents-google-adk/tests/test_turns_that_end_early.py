@@ -20,6 +20,8 @@ from dex_agents_google_adk.testing import Reply, ScriptedLlm, call, replies_sinc
 from support.google_adk_agents import error_of, failed, finished, session_of, simple
 from support.google_adk_parity import quiet_agent
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*EXPERIMENTAL.*:UserWarning")
+
 
 def two_tools(request: LlmRequest) -> Reply:
     if replies_since_user(request):

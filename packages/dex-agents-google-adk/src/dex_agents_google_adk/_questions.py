@@ -1,6 +1,6 @@
 """What a call asks before it has a result: a confirmation, a credential, an answer, a result from outside."""
 
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from google.adk.auth.auth_tool import AuthConfig
 from google.adk.tools.tool_confirmation import ToolConfirmation
@@ -10,10 +10,8 @@ from pydantic import JsonValue
 from dex_agents.runner import CallToolRequest
 from dex_agents.tools import Answer, Asks, Question
 from dex_agents_google_adk._private import REQUEST_INPUT
+from dex_agents_google_adk._records import REJECTED, rejected
 from dex_agents_google_adk._state import ToolRecord
-
-_REJECTED: Final = "This tool call is rejected."
-"""How ADK itself words a call that nobody confirmed."""
 
 
 def ask_for_confirmation(request: CallToolRequest, wanted: ToolConfirmation) -> Asks:
@@ -66,9 +64,9 @@ def arguments_to_run(request: CallToolRequest) -> dict[str, Any] | None:
 def with_reason(record: ToolRecord, request: CallToolRequest) -> ToolRecord:
     """Tell the model why a call was rejected, when a person or the session said why."""
     answer = _answer(request)
-    if answer is None or not answer.message or record.response.get("error") != _REJECTED:
+    if answer is None or not answer.message or record.response.get("error") != REJECTED:
         return record
-    return record.model_copy(update={"response": {"error": f"{_REJECTED} Reason: {answer.message}"}})
+    return record.model_copy(update={"response": rejected(answer.message).response})
 
 
 def ask_for_result(request: CallToolRequest, receipt: ToolRecord | None = None) -> Asks:

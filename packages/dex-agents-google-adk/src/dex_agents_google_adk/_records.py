@@ -10,9 +10,12 @@ from google.genai import types
 from pydantic import JsonValue
 from pydantic_core import to_jsonable_python
 
-from dex_agents.tools import Returned, SettledCall
+from dex_agents.tools import Denied, Returned, SettledCall
 from dex_agents_google_adk._content import is_error, result_text
 from dex_agents_google_adk._state import ToolRecord, dump_values, without_empty
+
+REJECTED: Final = "This tool call is rejected."
+"""How ADK itself words a call that nobody confirmed."""
 
 _MEDIA_KEY: Final = "dex_agents_media"
 """Under this key media are given back to ADK, which takes them out again."""
@@ -65,7 +68,14 @@ def to_record(settled: SettledCall) -> ToolRecord:
     settlement = settled.settlement
     if isinstance(settlement, Returned):
         return ToolRecord.model_validate(settlement.record)
+    if isinstance(settlement, Denied):
+        return rejected(settlement.message)
     return ToolRecord(response={"error": settlement.message})
+
+
+def rejected(reason: str) -> ToolRecord:
+    """Return what the model is told of a call that a person refused."""
+    return ToolRecord(response={"error": f"{REJECTED} Reason: {reason}"})
 
 
 def replay_result(record: ToolRecord) -> dict[str, Any]:
