@@ -3,6 +3,8 @@
 `nox -s crash` runs every moment with every victim; the ordinary test run takes one of every kind of Step.
 """
 
+import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
@@ -70,13 +72,22 @@ async def test_a_session_survives_a_kill(tmp_path: Path, adapter: str, moment: M
     _check_model_requests(moment, victim, wanted, outcome)
     lost = {moment.tool} if moment.tool and moment.step.startswith("CallSingleAttemptTool") else set[str]()
     # What the model was shown in the end, and what people read, is what it would have been; but for the lost call.
-    told = [*_differences(wanted.requests[-1].body, outcome.requests[-1].body), *_differences(wanted.log, outcome.log)]
+    told = [
+        *_differences(*map(_without_minted_ids, (wanted.requests[-1].body, outcome.requests[-1].body))),
+        *_differences(*map(_without_minted_ids, (wanted.log, outcome.log))),
+    ]
     results = {"charge": "30 euros are charged", "ship": "lamp is on its way"}
     for before, after in told:
         assert lost, f"{after!r} instead of {before!r}"
-        assert before in (*(results[name] for name in lost), "ok"), before
+        assert before == "ok" or any(results[name] in str(before) for name in lost), before
         assert "unknown" in str(after), after
     assert bool(told) == bool(lost)
+
+
+def _without_minted_ids(value: object) -> object:
+    """Google ADK mints random ids for calls that a model sends without one."""
+    minted: object = json.loads(re.sub(r"adk-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "adk-id", json.dumps(value)))
+    return minted
 
 
 def _check_tool_runs(moment: Moment, victim: Victim, wanted: Outcome, outcome: Outcome) -> None:
