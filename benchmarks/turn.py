@@ -12,9 +12,9 @@ engine, the Worker and the client. The engine's file is on a real disk (`--direc
 | bare_p50_ms, durable_p50_ms | medians: the framework's plain run; `session.ask` in a new session that already waits |
 | added_p50_ms | median of the differences of the pairs |
 | turns_per_s_32_sessions | 32 sessions, each sending its next message when it has its answer |
-| fsyncs_per_turn, fsyncs_per_turn_32_sessions | commits, from the engine's own counter, and 2 for each checkpoint, from the
-  counter in the header of SQLite's write-ahead log: in WAL mode with synchronous=FULL a commit is one fsync of the log,
-  and a checkpoint is one of the log and one of the file. `strace -f -e trace=fsync,fdatasync` counts the same. From
+| fsyncs_per_turn, fsyncs_per_turn_32_sessions | commits, from the engine's own counter, and 2 for each checkpoint, from
+  the counter in the header of SQLite's write-ahead log: in WAL mode with synchronous=FULL a commit is one fsync of the
+  log, and a checkpoint is one of the log and one of the file. `strace -f -e trace=fsync,fdatasync` counts the same. From
   the message until the session waits again, so what follows the answer is counted too |
 | bytes_per_turn | bytes that the process gave to the disk in the turns alone (`ru_oublock`; 0 on a RAM disk) |
 | cpu_ms_per_turn | CPU time of the whole process, all threads, in the durable turns alone |
@@ -98,7 +98,7 @@ class Disk:
     async def quiet(self) -> None:
         """Wait until nothing was committed for 20 ms."""
         before = -1
-        while before != (before := self.commits()):
+        while before != (before := self.commits()):  # noqa: ASYNC110  the engine announces no end of work
             await asyncio.sleep(0.02)
 
 

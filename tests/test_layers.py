@@ -9,7 +9,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-CORE, ENGINE, ADAPTER = "dex_agents", "dex_agents_embedded", "dex_agents_pydantic_ai"
+LANGGRAPH = "dex_agents_langgraph"
+CORE, ENGINE, ADAPTER, OTHER_ADAPTER = (
+    "dex_agents",
+    "dex_agents_embedded",
+    "dex_agents_pydantic_ai",
+    "dex_agents_google_adk",
+)
 
 
 def lint_layers(directory: Path) -> subprocess.CompletedProcess[str]:
@@ -44,12 +50,18 @@ def test_the_sources_keep_the_layers(sources: Path) -> None:
     ("package", "planted"),
     [
         (CORE, "import pydantic_ai"),
+        (CORE, "import agents"),
+        ("dex_agents_openai_agents", f"import {ADAPTER}"),
         (CORE, f"import {ENGINE}"),
         (CORE, f"import {ADAPTER}"),
         (ENGINE, f"import {CORE}.tools"),
         (ADAPTER, f"import {ENGINE}"),
         (ADAPTER, "import dex"),
+        (ADAPTER, f"import {OTHER_ADAPTER}"),
+        (OTHER_ADAPTER, f"import {ADAPTER}"),
         (ADAPTER, f"import {CORE}._storage.schema"),
+        (LANGGRAPH, f"import {ENGINE}"),
+        (LANGGRAPH, f"import {ADAPTER}"),
     ],
 )
 def test_a_planted_violation_fails(sources: Path, package: str, planted: str) -> None:

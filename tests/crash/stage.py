@@ -18,7 +18,12 @@ from support.fake_provider import EventGate, FakeProvider, HttpError, RecordedRe
 from support.scripted_runner import ScriptedRunner
 from support.waiting import wait_for
 
-ADAPTERS: Final = {"pydantic-ai": "support.crash_agent_pydantic_ai:flow"}
+ADAPTERS: Final = {
+    "google-adk": "support.crash_agent_google_adk:flow",
+    "langgraph": "support.crash_agent_langgraph:flow",
+    "openai-agents": "support.crash_agent_openai_agents:flow",
+    "pydantic-ai": "support.crash_agent_pydantic_ai:flow",
+}
 """Where each adapter's agent for these tests is, by the name with which the test ids begin."""
 
 SALE: Final = (

@@ -4,12 +4,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-def test_the_support_example_asks_for_approval_and_refunds(tmp_path: Path) -> None:
+@pytest.mark.parametrize("example", ["google_adk_support.py", "pydantic_ai_support.py"])
+def test_the_support_example_asks_for_approval_and_refunds(tmp_path: Path, example: str) -> None:
     ran = subprocess.run(
-        [sys.executable, str(EXAMPLES / "pydantic_ai_support.py")],
+        [sys.executable, str(EXAMPLES / example)],
         input="y\n",
         cwd=tmp_path,
         capture_output=True,

@@ -14,7 +14,11 @@ from parity.scenario import Delegate, HandOff, ModelPath, Says, Scenario, Struct
 from parity.toolbox import Toolbox
 from support.fake_provider import FakeProvider, Reply
 
-COLUMNS: Final[Mapping[str, str]] = {"pydantic-ai": "parity.adapters.pydantic_ai:PydanticAIColumn"}
+COLUMNS: Final[Mapping[str, str]] = {
+    "langgraph": "parity.adapters.langgraph:LangGraphColumn",
+    "openai-agents": "parity.adapters.openai_agents:OpenAIAgentsColumn",
+    "pydantic-ai": "parity.adapters.pydantic_ai:PydanticAIColumn",
+}
 """Where each adapter's column is, by the name with which its test ids begin."""
 
 

@@ -89,6 +89,7 @@ class CallRecord(StoredRecord):
         approved: A person approved it.
         arguments: Edited arguments.
         ask_round: How often the tool has asked so far.
+        hand_backs: How often a Worker handed it back because a newer release wrote the state.
         questions: Asked in the latest round.
         answers: All answers so far.
         resume: What the tool gave with its latest questions.
@@ -107,6 +108,7 @@ class CallRecord(StoredRecord):
     approved: bool = False
     arguments: JsonValue = None
     ask_round: int = 0
+    hand_backs: int = 0
     questions: tuple[Question, ...] = ()
     answers: tuple[Answer, ...] = ()
     resume: JsonValue = None

@@ -10,20 +10,25 @@ from dex_agents._storage.schema import SESSION, TOOL_CALLS, find_instance
 from dex_agents._storage.state_store import StateStore
 from dex_agents._turn.attempt import attempt
 from dex_agents._turn.event_writer import EventWriter
+from dex_agents._turn.handing_back import hand_back_call
 from dex_agents._turn.heartbeat import heartbeats
 from dex_agents._turn.interrupts import begin_interrupts
 from dex_agents._turn.recovery import AttemptProgress
 from dex_agents._turn.services import SessionServices
 from dex_agents._turn.settlement import settle_call, settlement_after_loss
-from dex_agents.errors import ToolDidNotHappen
+from dex_agents.errors import StateNotReadableError, ToolDidNotHappen
 from dex_agents.events import AgentEventType
 from dex_agents.runner import CallToolRequest, StepContext
 from dex_agents.steps import _moves
 from dex_agents.tools import (
     Asks,
+    Denied,
     Failed,
+    NotRun,
+    OutcomeUnknown,
     RetryLater,
     Returned,
+    Settlement,
     ToolCallInfo,
     ToolOutcome,
     running_tool_call,
@@ -57,9 +62,14 @@ async def execute_tool(context: AsyncContext, call: CallInput, services: Session
         )
         try:
             async with heartbeats(context):
-                outcome = await _call(context, record, services, events)
+                outcome: ToolOutcome | Settlement = await _call(context, record, services, events)
         except ToolDidNotHappen as error:
             outcome = Failed(message=str(error) or "the tool reported that nothing happened")
+        except StateNotReadableError as error:
+            outcome = hand_back_call(record, error)
+            if isinstance(outcome, RetryLater):
+                record = record.model_copy(update={"hand_backs": record.hand_backs + 1})
+                TOOL_CALLS.set(context, record.call_id, record)
         return _stage(context, record, outcome, services, events)
 
 
@@ -101,10 +111,14 @@ async def _call(
 
 
 def _stage(
-    context: AsyncContext, record: CallRecord, outcome: ToolOutcome, services: SessionServices, events: EventWriter
+    context: AsyncContext,
+    record: CallRecord,
+    outcome: ToolOutcome | Settlement,
+    services: SessionServices,
+    events: EventWriter,
 ) -> StepDecision:
     match outcome:
-        case Returned() | Failed():
+        case Returned() | Failed() | Denied() | OutcomeUnknown() | NotRun():
             settle_call(context, events, record, outcome)
             return dead_end()
         case RetryLater(after_seconds=seconds):

@@ -11,6 +11,7 @@ from dex_agents._storage.state_store import StateStore
 from dex_agents._turn.attempt import attempt
 from dex_agents._turn.batch import begin_batch, check_step
 from dex_agents._turn.event_writer import EventWriter
+from dex_agents._turn.handing_back import hand_back_model
 from dex_agents._turn.heartbeat import heartbeats
 from dex_agents._turn.turn_end import end_turn
 from dex_agents._turn.turn_mail import Steering, take_token
@@ -46,6 +47,13 @@ class RunModel(SessionStep[RunModelInput]):
 
     async def execute(self, context: AsyncContext, input: RunModelInput) -> StepDecision:
         """Go on to the next point where something must be recorded."""
+        try:
+            return await self._execute(context, input)
+        except StateNotReadableError as error:
+            # Not inside a context manager: it would set the traceback of the SDK's error, whose fields are frozen.
+            raise hand_back_model(context, error) from error
+
+    async def _execute(self, context: AsyncContext, input: RunModelInput) -> StepDecision:
         session = SessionEditor(context)
         session.update(step_number=session.record.step_number + 1)
         session.update_turn(model_steps=session.turn.model_steps + 1)
@@ -78,7 +86,7 @@ class RunModel(SessionStep[RunModelInput]):
                     store.end_turn()
             except (TurnFailedError, StateNotReadableError) as error:
                 if isinstance(error, StateNotReadableError) and error.newer_writer:
-                    raise  # another Worker may be able to read it
+                    raise
                 failed = input.model_copy(update={"error": clipped(str(error) or type(error).__name__)})
                 return go_to_many(_moves.to_record_turn_failure(session.turn, failed))
         return go_to_many(*movements)

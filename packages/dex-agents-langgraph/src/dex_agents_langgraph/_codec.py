@@ -1,0 +1,173 @@
+"""Values of a graph's channels as JSON that grows with its content only, and back again without any loss.
+
+Lists, objects and messages keep their structure, so that the session stores each element once. Everything else goes
+through LangGraph's own serializer, which may make only the types that the graph names, and is read back at once: a
+value that would come back as something else fails the turn.
+"""
+
+import base64
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any, Final, cast
+
+from langchain_core import messages as lc_messages
+from langchain_core.messages import BaseMessage
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.types import Command, Send
+from pydantic import BaseModel, JsonValue
+
+from dex_agents.errors import TurnFailedError
+from dex_agents_langgraph._private import make_snapshot, snapshot_value
+
+TYPE: Final = "$type"
+"""The key that marks what is no plain JSON value."""
+
+_MESSAGES: Final[dict[str, type[BaseMessage]]] = {
+    name: getattr(lc_messages, name)
+    for name in (
+        "AIMessage",
+        "AIMessageChunk",
+        "ChatMessage",
+        "FunctionMessage",
+        "HumanMessage",
+        "RemoveMessage",
+        "SystemMessage",
+        "ToolMessage",
+    )
+}
+_LARGEST_INTEGER: Final = 2**63 - 1  # larger ones are no integers for every reader of JSON
+
+
+class ValueCodec:
+    """Writes values as JSON and reads them.
+
+    Args:
+        allowed_types: Module and name of every type, beside LangGraph's own, that may be made from stored bytes.
+    """
+
+    def __init__(self, allowed_types: Collection[tuple[str, ...]]) -> None:
+        self._serializer = JsonPlusSerializer(allowed_msgpack_modules=sorted(allowed_types))
+
+    def encode(self, value: Any, where: str) -> JsonValue:
+        """Write a value.
+
+        Args:
+            value: The value.
+            where: What it belongs to, for the error.
+
+        Raises:
+            TurnFailedError: It would come back as something else.
+        """
+        plain = _as_plain(value)
+        if plain is not _NOT_PLAIN:
+            return cast("JsonValue", plain)
+        kind = cast("type[Any]", type(value))
+        if kind is list:
+            return [self.encode(item, where) for item in value]
+        if kind is dict:
+            if all(type(key) is str for key in value) and TYPE not in value:
+                return {key: self.encode(item, where) for key, item in value.items()}
+            pairs: JsonValue = [[self.encode(key, where), self.encode(item, where)] for key, item in value.items()]
+            return {TYPE: "dict", "items": pairs}
+        if kind is tuple:
+            return {TYPE: "tuple", "items": [self.encode(item, where) for item in value]}
+        if kind is Send and getattr(value, "timeout", None) is None:
+            return {TYPE: "send", "node": value.node, "arg": self.encode(value.arg, where)}
+        if kind is Command:
+            data = {each.name: self.encode(getattr(value, each.name), where) for each in fields(value)}
+            return {TYPE: "command", "data": data}
+        if _MESSAGES.get(kind.__name__) is kind:
+            return self._encode_message(value, where)
+        snapshot = snapshot_value(value)
+        if snapshot is not None:
+            return {TYPE: "snapshot", "value": self.encode(snapshot[0], where)}
+        return self._serialize(value, where)
+
+    def decode(self, value: JsonValue) -> Any:
+        """Read what `encode` wrote; the result shares nothing with the argument."""
+        if isinstance(value, list):
+            return [self.decode(item) for item in value]
+        if not isinstance(value, dict):
+            return value
+        kind = value.get(TYPE)
+        if kind is None:
+            return {key: self.decode(item) for key, item in value.items()}
+        return self._decode_marked(cast("str", kind), cast("dict[str, Any]", value))
+
+    def _decode_marked(self, kind: str, value: Mapping[str, Any]) -> Any:
+        match kind:
+            case "message":
+                data = {name: self.decode(item) for name, item in value["data"].items()}
+                # The stored fields are a message's own: validators must not have another look at them.
+                return _MESSAGES[value["class"]].model_construct(**data)
+            case "dict":
+                return {self.decode(key): self.decode(item) for key, item in value["items"]}
+            case "tuple":
+                return tuple(self.decode(item) for item in value["items"])
+            case "send":
+                return Send(value["node"], self.decode(value["arg"]))
+            case "command":
+                return Command(**{name: self.decode(item) for name, item in value["data"].items()})
+            case "snapshot":
+                return make_snapshot(self.decode(value["value"]))
+            case "serialized":
+                return self._serializer.loads_typed((value["format"], base64.b64decode(value["data"])))
+            case _:
+                raise ValueError(f"the state has a value of kind {kind!r}, which this release does not know")
+
+    def _encode_message(self, message: BaseMessage, where: str) -> JsonValue:
+        data: dict[str, JsonValue] = {}
+        for name, field in type(message).model_fields.items():
+            value = getattr(message, name)
+            if name != "type" and value != field.get_default(call_default_factory=True):
+                data[name] = self.encode(value, where)
+        for name, value in (message.__pydantic_extra__ or {}).items():
+            data[name] = self.encode(value, where)
+        return {TYPE: "message", "class": type(message).__name__, "data": data}
+
+    def _serialize(self, value: Any, where: str) -> JsonValue:
+        name = f"{type(value).__module__}.{type(value).__qualname__}"
+        try:
+            form, data = self._serializer.dumps_typed(value)
+        except Exception as error:
+            # The serializer raises whatever the value's own methods raise.
+            raise TurnFailedError(f"{where} holds a {name}, which cannot be stored: {error}") from error
+        if not _is_same(value, self._serializer.loads_typed((form, data))):
+            raise TurnFailedError(
+                f"{where} holds a {name}, which would come back changed: name its type, and the types inside it, in "
+                "the graph's state schema or in `allowed_types`, or keep plain data in the state"
+            )
+        return {TYPE: "serialized", "format": form, "data": base64.b64encode(data).decode("ascii")}
+
+
+_NOT_PLAIN: Final = object()
+
+
+def _as_plain(value: object) -> object:
+    """Return what JSON can hold as it is; a subclass of `str` or `int` (an enum) is something else."""
+    kind = type(value)
+    if value is None or kind is bool or kind is str:
+        return value
+    if kind is int and abs(cast("int", value)) <= _LARGEST_INTEGER:
+        return value
+    if kind is float and math.isfinite(cast("float", value)):
+        return value
+    return _NOT_PLAIN
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Whether two values are equal, with equal types all the way down."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, dict):
+        mine, others = cast("dict[Any, Any]", one), cast("dict[Any, Any]", other)
+        return mine.keys() == others.keys() and all(_is_same(item, others[key]) for key, item in mine.items())
+    if isinstance(one, list | tuple):
+        ours, theirs = cast("list[Any]", one), cast("list[Any]", other)
+        return len(ours) == len(theirs) and all(map(_is_same, ours, theirs))
+    if isinstance(one, BaseModel):
+        return _is_same(vars(one), vars(other)) and _is_same(one.__pydantic_extra__, other.__pydantic_extra__)
+    if is_dataclass(one):
+        return all(_is_same(getattr(one, each.name), getattr(other, each.name)) for each in fields(one))
+    return bool(one == other) or (one != one and other != other)  # the second: not-a-number

@@ -1,0 +1,70 @@
+"""The few-line way from a graph to its session Flow."""
+
+import logging
+from collections.abc import Collection, Sequence
+
+from langchain_core.runnables import RunnableConfig
+
+from dex_agents import AgentSessionFlow, AgentSessionOptions, ToolPolicies
+from dex_agents.errors import ConfigurationError
+from dex_agents_langgraph._private import Graph
+from dex_agents_langgraph._runner import InputFactory, LangGraphRunner
+from dex_agents_langgraph._runs import ContextFactory, GraphFactory
+
+_logger = logging.getLogger(__name__)
+
+_UNNAMED = "LangGraph"  # what LangGraph calls a graph that was compiled without a name
+
+
+def session_flow(
+    agent: Graph | GraphFactory,
+    *,
+    name: str | None = None,
+    tools: ToolPolicies | None = None,
+    context: ContextFactory | None = None,
+    config: RunnableConfig | None = None,
+    graph_input: InputFactory | None = None,
+    inside_model_step: Collection[str] = (),
+    allowed_types: Sequence[type] = (),
+    streaming: bool = True,
+    segment_seconds: float = 300,
+    options: AgentSessionOptions | None = None,
+) -> AgentSessionFlow:
+    """Build the session Flow of a graph; `AgentHost` serves it.
+
+    A report of which tools are Steps of their own and which run inside RunModel is logged at level INFO.
+
+    Args:
+        agent: The compiled graph, or a function that builds it from a session's settings.
+        name: The Flow type, which must stay the same for ever; None takes the graph's name.
+        tools: As for `LangGraphRunner`.
+        context: As for `LangGraphRunner`.
+        config: As for `LangGraphRunner`.
+        graph_input: As for `LangGraphRunner`.
+        inside_model_step: As for `LangGraphRunner`.
+        allowed_types: As for `LangGraphRunner`.
+        streaming: As for `LangGraphRunner`.
+        segment_seconds: As for `LangGraphRunner`.
+        options: The application's choices about sessions; None for the defaults.
+
+    Raises:
+        ConfigurationError: Neither the graph nor the call gives a name, or no Flow can have it.
+    """
+    runner = LangGraphRunner(
+        agent,
+        tools=tools,
+        context=context,
+        config=config,
+        graph_input=graph_input,
+        inside_model_step=inside_model_step,
+        allowed_types=allowed_types,
+        streaming=streaming,
+        segment_seconds=segment_seconds,
+    )
+    flow_name = name or runner.graph_name
+    if not flow_name or flow_name == _UNNAMED:
+        raise ConfigurationError(
+            "the graph has no name: compile it with one, or pass `name`; sessions are found by it for ever"
+        )
+    _logger.info("tools of agent %r\n%s", flow_name, runner.report())
+    return AgentSessionFlow(runner, name=flow_name, options=options or AgentSessionOptions())

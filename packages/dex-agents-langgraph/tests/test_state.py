@@ -1,0 +1,274 @@
+"""What a session stores of a graph: without loss, in bytes that grow with the content, and only named types."""
+
+# LangGraph leaves parts of its own types open.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
+
+import json
+import math
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import Enum
+from typing import Any, cast
+from uuid import UUID
+
+import pytest
+from langchain.agents import AgentState, create_agent
+from langchain.tools import ToolRuntime, tool
+from langchain_core.documents import Document
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    BaseMessage,
+    ChatMessage,
+    HumanMessage,
+    RemoveMessage,
+    SystemMessage,
+    ToolMessage,
+)
+from langgraph.graph import START, StateGraph
+from langgraph.types import Command, Send
+from pydantic import BaseModel, JsonValue
+
+from dex_agents.errors import StateNotReadableError, TurnFailedError
+from dex_agents.runner import Finished, FrameworkState
+from dex_agents.testing import InMemorySession, TurnFailed
+from dex_agents_langgraph import LangGraphRunner
+from dex_agents_langgraph._codec import ValueCodec
+from dex_agents_langgraph._private import Graph, check_names
+from dex_agents_langgraph._state import read_state
+from dex_agents_langgraph.testing import Reply, ScriptedChatModel, reply, tool_call
+from support.langgraph_parity import stored_values
+
+
+class Mood(Enum):
+    OK = "ok"
+
+
+class Word(str, Enum):  # noqa: UP042  a `StrEnum` is another case of the same
+    YES = "yes"
+
+
+@dataclass
+class Cart:
+    items: list[str]
+    mood: Mood = Mood.OK
+    number: int = field(default=3, init=False)
+
+
+@dataclass
+class Plain:
+    items: list[str]
+    mood: Mood = Mood.OK
+
+
+class Profile(BaseModel):
+    name: str
+    mood: Mood = Mood.OK
+
+
+HERE = [(each.__module__, each.__qualname__) for each in (Mood, Word, Cart, Plain, Profile)]
+
+VALUES: list[Any] = [
+    None,
+    True,
+    2**62,
+    2**63,
+    1.5,
+    math.inf,
+    "text",
+    b"bytes",
+    [1, [2, {"a": None}]],
+    {"$type": "message"},
+    {1: "one", (2, 3): "two"},
+    ("a", ("b",)),
+    {"a", "b"},
+    datetime(2026, 1, 2, tzinfo=UTC),
+    UUID(int=7),
+    Mood.OK,
+    Word.YES,
+    Plain(["a"]),
+    Profile(name="ann"),
+    HumanMessage("hi", id="1", name="ann"),
+    AIMessage(
+        "x", tool_calls=[tool_call("f", "1", x=1)], usage_metadata=None, response_metadata={"at": datetime.now(UTC)}
+    ),
+    AIMessageChunk(content=[{"type": "text", "text": "x", "index": 0}]),
+    ToolMessage("t", tool_call_id="1", artifact=Profile(name="ann"), status="error"),
+    SystemMessage([{"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}}]),
+    ChatMessage(content="x", role="critic"),
+    RemoveMessage("1"),
+    HumanMessage("x", extra_field={"kept": True}),
+    Send("node", {"messages": [HumanMessage("x")]}),
+    Command(update={"messages": [ToolMessage("t", tool_call_id="1")]}, goto=[Send("a", 1)], graph=Command.PARENT),
+    Document("text", metadata={"page": 1}),
+]
+
+
+@pytest.mark.parametrize(
+    "value", VALUES, ids=[type(value).__name__ + str(number) for number, value in enumerate(VALUES)]
+)
+def test_values_come_back_as_they_were(value: Any) -> None:
+    codec = ValueCodec([*HERE, (Document.__module__, Document.__qualname__)])
+    stored = codec.encode(value, "it")
+    through_json = cast("JsonValue", json.loads(json.dumps(stored, allow_nan=False)))
+    back = codec.decode(through_json)
+    assert type(back) is type(value)
+    assert back == value
+    assert codec.encode(back, "it") == stored
+
+
+@pytest.mark.parametrize(
+    "value", [Mood.OK, Word.YES, Plain(["a"]), Profile(name="ann"), [Mood.OK], {"a": Profile(name="b")}]
+)
+def test_a_type_that_nobody_named_is_refused_instead_of_becoming_plain_data(value: Any) -> None:
+    with pytest.raises(
+        TurnFailedError, match=r"the channel 'cart' holds a .*, which would come back changed.*allowed_types"
+    ):
+        ValueCodec([]).encode(value, "the channel 'cart'")
+
+
+def test_a_value_that_loses_a_part_is_refused() -> None:
+    with pytest.raises(TurnFailedError, match=r"Cart, which would come back changed"):
+        ValueCodec(HERE).encode(Cart(["a"]), "it")
+
+
+def test_a_value_that_cannot_be_written_is_refused() -> None:
+    with pytest.raises(TurnFailedError, match=r"it holds a builtins.function, which cannot be stored"):
+        ValueCodec([]).encode(test_a_value_that_loses_a_part_is_refused, "it")
+
+
+class Shop(AgentState[Any]):
+    profile: Profile
+    anything: Any
+
+
+def shop(model: ScriptedChatModel, value: Any) -> Graph:
+    @tool
+    def fill(runtime: ToolRuntime[Any, Any]) -> Command[Any]:
+        """Fill the state."""
+        message = ToolMessage("filled", tool_call_id=runtime.tool_call_id)
+        return Command(update={**value, "messages": [message]})
+
+    return create_agent(model, [fill], state_schema=Shop)
+
+
+SCRIPT: list[Reply] = [reply("", tool_call("fill", "a")), "done"]
+
+
+async def test_types_in_the_graph_s_schema_are_kept() -> None:
+    graph = shop(ScriptedChatModel(SCRIPT), {"profile": Profile(name="ann")})
+    session = InMemorySession(lambda: LangGraphRunner(graph))
+    assert isinstance(await session.send("go"), Finished)
+    assert (await stored_values(graph, session))["profile"] == Profile(name="ann")
+
+
+async def test_a_state_that_cannot_be_stored_fails_its_turn_and_says_what_to_do() -> None:
+    graph = StateGraph(Shop)
+    graph.add_node("fill", lambda state: {"anything": Plain(["a"])})
+    graph.add_edge(START, "fill")
+    compiled = graph.compile()
+    session = InMemorySession(lambda: LangGraphRunner(compiled))
+    failed = await session.send("go")
+    assert isinstance(failed, TurnFailed)
+    assert "the channel 'anything' of the graph's state holds a " in failed.note
+    assert "allowed_types" in failed.note
+    allowed = InMemorySession(lambda: LangGraphRunner(compiled, allowed_types=[Plain, Mood]))
+    assert isinstance(await allowed.send("go"), Finished)
+    assert (await stored_values(compiled, allowed, [Plain, Mood]))["anything"] == Plain(["a"])
+
+
+def _bytes(value: JsonValue) -> int:
+    return len(json.dumps(value))
+
+
+async def test_stored_bytes_grow_with_the_content_only() -> None:
+    """A list whose elements do not change is stored once by the session, so the rest must stay small and constant."""
+    rests: list[int] = []
+
+    def respond(messages: list[BaseMessage]) -> Reply:
+        if isinstance(messages[-1], ToolMessage):
+            return "answer " + "x" * 600
+        return reply("", tool_call("look_up", "a", city="Oslo"))
+
+    @tool
+    def look_up(city: str) -> str:
+        """Say what the weather is."""
+        return "sunny " * 50
+
+    session = InMemorySession(lambda: LangGraphRunner(create_agent(ScriptedChatModel(respond), [look_up])))
+    previous: list[JsonValue] = []
+    for number in range(30):
+        assert isinstance(await session.send(f"question {number}"), Finished)
+        assert session.state is not None
+        value = cast("dict[str, Any]", session.state.value)
+        [checkpoint] = value["namespaces"][""]
+        messages = checkpoint["values"]["messages"]
+        assert messages[: len(previous)] == previous
+        previous = messages
+        rests.append(_bytes(value) - _bytes(messages))
+    assert len(previous) == 120
+    assert max(rests) - min(rests) < 50
+    assert max(rests) < 1500
+
+
+async def test_finished_subgraphs_leave_nothing_behind() -> None:
+    def respond(messages: list[BaseMessage]) -> Reply:
+        return "done" if isinstance(messages[-1], ToolMessage) else reply("", tool_call("fill", "a"))
+
+    inner = shop(ScriptedChatModel(respond), {})
+    graph = StateGraph(Shop).add_node("inner", inner).add_edge(START, "inner").compile()
+    session = InMemorySession(lambda: LangGraphRunner(graph))
+    for _ in range(3):
+        assert isinstance(await session.send("go"), Finished)
+        assert session.state is not None
+        assert list(cast("dict[str, Any]", session.state.value)["namespaces"]) == [""]
+
+
+def state(**changes: Any) -> FrameworkState:
+    written = {
+        "framework": "langgraph",
+        "framework_version": "1.0.0",
+        "format": 1,
+        "value": {"namespaces": {}},
+        **changes,
+    }
+    return FrameworkState.model_validate(written)
+
+
+@pytest.mark.parametrize(
+    ("changes", "newer", "text"),
+    [
+        ({"framework": "other"}, False, "written by other 1.0.0"),
+        ({"format": 2}, True, "format 2"),
+        ({"value": {"wrong": 1}}, False, "written by langgraph 1.0.0"),
+        ({"value": {"wrong": 1}, "framework_version": "99.0"}, True, "written by langgraph 99.0"),
+    ],
+)
+def test_an_unreadable_state_is_refused_with_both_versions(changes: dict[str, Any], newer: bool, text: str) -> None:
+    with pytest.raises(StateNotReadableError, match="cannot be read by langgraph ") as raised:
+        read_state(state(**changes))
+    assert raised.value.newer_writer is newer
+    assert text in str(raised.value)
+
+
+async def test_a_state_with_values_of_a_newer_release_is_refused() -> None:
+    session = InMemorySession(lambda: LangGraphRunner(create_agent(ScriptedChatModel(["a", "b"]), [])))
+    assert isinstance(await session.send("go"), Finished)
+    assert session.state is not None
+    value = json.loads(json.dumps(session.state.value))
+    value["namespaces"][""][0]["values"]["messages"][0] = {"$type": "hologram"}
+    session.state = session.state.model_copy(update={"value": value, "framework_version": "99.0"})
+    with_newer = await session.send("go")
+    assert isinstance(with_newer, TurnFailed)
+    assert isinstance(with_newer.error, StateNotReadableError)
+    assert with_newer.error.newer_writer
+    assert "hologram" in str(with_newer.error)
+
+
+def test_a_missing_name_of_the_framework_is_named() -> None:
+    with pytest.raises(ImportError, match=r"has no langgraph.pregel._read.Nothing.*install a release in the range"):
+        check_names({("langgraph.pregel._read", "Nothing", "x"): ()})
+    with pytest.raises(ImportError, match=r"has no langgraph.pregel._read.PregelNode.nothing"):
+        check_names({("langgraph.pregel._read", "PregelNode", "nothing"): ()})
+    with pytest.raises(ImportError, match=r"has no parameter wrong of langgraph.pregel._read.PregelNode.copy"):
+        check_names({("langgraph.pregel._read", "PregelNode", "copy"): ("wrong",)})

@@ -1,0 +1,34 @@
+"""Hands a Step back for another Worker, when a newer release wrote the state than this Worker has.
+
+In a rolling upgrade old and new Workers serve the same sessions. A Step that lands on an old one waits, and may land on
+a new one next time; when none comes, the turn ends with the state as it is.
+"""
+
+from typing import Final
+
+from dex import AsyncContext, RetryAfterError, retry_after
+
+from dex_agents._storage.records import CallRecord
+from dex_agents._turn.recovery import AttemptProgress
+from dex_agents._turn.settlement import settlement_after_loss
+from dex_agents.errors import StateNotReadableError
+from dex_agents.tools import RetryLater, Settlement
+
+MODEL_DELAYS_SECONDS: Final = (120, 1380)
+"""Before the second and the third attempt of RunModel: 25 minutes, within the 30 of all its attempts."""
+
+TOOL_DELAYS_SECONDS: Final = (15, 60, 300, 1125)
+"""Before a tool Step is started again, which spends no attempt: 25 minutes too."""
+
+
+def hand_back_model(context: AsyncContext, error: StateNotReadableError) -> RetryAfterError:
+    """Return what to raise from RunModel, so that its next attempt is made later."""
+    place = min(context.attempt, len(MODEL_DELAYS_SECONDS)) - 1
+    return retry_after(MODEL_DELAYS_SECONDS[place], error)
+
+
+def hand_back_call(record: CallRecord, error: StateNotReadableError) -> RetryLater | Settlement:
+    """Return when to start a call again whose tool was not reached; a settlement when it has waited long enough."""
+    if error.newer_writer and record.hand_backs < len(TOOL_DELAYS_SECONDS):
+        return RetryLater(after_seconds=TOOL_DELAYS_SECONDS[record.hand_backs], reason=str(error))
+    return settlement_after_loss(record, AttemptProgress.NOT_STARTED, str(error))

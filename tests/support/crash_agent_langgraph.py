@@ -1,0 +1,24 @@
+"""The agent of the crash tests in LangChain, on the real OpenAI client; served by `dex-agents worker`."""
+
+# LangChain leaves parts of its own types open.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
+
+import os
+
+from langchain.agents import create_agent
+from langchain_openai import ChatOpenAI
+from pydantic import SecretStr
+
+from dex_agents_langgraph import session_flow
+from support import crash_tools
+
+agent = create_agent(
+    # The Step's policy repeats a model call, not the client.
+    ChatOpenAI(
+        model="scripted", base_url=os.environ["CRASH_PROVIDER"], api_key=SecretStr("not-a-secret"), max_retries=0
+    ),
+    [crash_tools.read_stock, crash_tools.reserve, crash_tools.charge, crash_tools.ship],
+    system_prompt="Serve the customer.",
+    name="crash",
+)
+flow = session_flow(agent, tools=crash_tools.POLICIES)
