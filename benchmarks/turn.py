@@ -12,12 +12,14 @@ engine, the Worker and the client. The engine's file is on a real disk (`--direc
 | bare_p50_ms, durable_p50_ms | medians: the framework's plain run; `session.ask` in a new session that already waits |
 | added_p50_ms | median of the differences of the pairs |
 | turns_per_s_32_sessions | 32 sessions, each sending its next message when it has its answer |
-| fsyncs_per_turn, fsyncs_per_turn_32_sessions | commits, from the engine's own counter, and 2 for each checkpoint, from
-  the counter in the header of SQLite's write-ahead log: in WAL mode with synchronous=FULL a commit is one fsync of the
-  log, and a checkpoint is one of the log and one of the file. `strace -f -e trace=fsync,fdatasync` counts the
-  same. From the message until the session waits again, so what follows the answer is counted too |
+| fsyncs_per_turn, fsyncs_per_turn_32_sessions | see below; from the message until the session waits again |
 | bytes_per_turn | bytes that the process gave to the disk in the turns alone (`ru_oublock`; 0 on a RAM disk) |
 | cpu_ms_per_turn | CPU time of the whole process, all threads, in the durable turns alone |
+
+An fsync is counted for each commit (the engine's own counter) and two for each checkpoint (the counter in the header
+of SQLite's write-ahead log): in WAL mode with synchronous=FULL a commit is one fsync of the log, and a checkpoint one
+of the log and one of the file. `strace -f -e trace=fsync,fdatasync` saw 743 where this counted 733; the ten more are
+those of making and closing the file.
 
 A busy machine shows in every number but the counts: run it several times and take the lowest.
 """

@@ -27,6 +27,7 @@ from dex_agents.runner import StepContext
 from dex_agents_pydantic_ai._events import ForwardEvents, supports_streaming
 from dex_agents_pydantic_ai._private import RunInternals, set_pending_origin
 from dex_agents_pydantic_ai._state import SessionState, load_messages, load_usage
+from dex_agents_pydantic_ai._tracing import continued_trace, current_span_id, current_traceparent
 
 DepsT = TypeVar("DepsT")
 
@@ -77,37 +78,48 @@ class AgentRuns(Generic[DepsT]):
         capabilities: list[AbstractCapability[Any]] = [capability]
         if self.agent.event_stream_handler is not None:
             capabilities.append(ProcessEventStream(self.agent.event_stream_handler))
-        user_prompt = state.prompt if prompt is None else prompt
-        async with (
-            self._open_deps(step) as deps,
-            self.agent.iter(
-                prompt,
-                message_history=state.history_for_run() or None,
-                conversation_id=step.session_id,
-                run_id=turn.run_id,
-                model=self._model_of(step),
-                instructions=_text_setting(step, "instructions"),
-                deps=deps,
-                model_settings=self._model_settings_of(step),
-                usage_limits=self.usage_limits,
-                usage=load_usage(turn.usage),
-                infer_name=False,
-                capabilities=capabilities,
-            ) as run,
-        ):
-            internals = RunInternals(run)
-            capability.enabled = not requests_model or (self.streaming and supports_streaming(internals.model))
-            internals.restore_turn(run_id=turn.run_id, prompt=user_prompt)
-            internals.restore_counters(
-                run_step=turn.run_step,
-                output_retries=turn.output_retries,
-                output_modes=turn.output_modes,
-                established=turn.established_tools,
-            )
-            internals.restore_tools(retries=turn.tool_retries, refused=turn.refused)
-            if requests_model:
-                _restore_enqueued(run, state)
-            yield run
+        span_around = current_span_id()
+        with continued_trace(turn.traceparent):
+            async with self._open_deps(step) as deps, self._iterate(step, state, prompt, deps, capabilities) as run:
+                if turn.traceparent is None and current_span_id() != span_around:
+                    state.turn = turn.model_copy(update={"traceparent": current_traceparent()})
+                internals = RunInternals(run)
+                capability.enabled = not requests_model or (self.streaming and supports_streaming(internals.model))
+                internals.restore_turn(run_id=turn.run_id, prompt=state.prompt if prompt is None else prompt)
+                internals.restore_counters(
+                    run_step=turn.run_step,
+                    output_retries=turn.output_retries,
+                    output_modes=turn.output_modes,
+                    established=turn.established_tools,
+                )
+                internals.restore_tools(retries=turn.tool_retries, refused=turn.refused)
+                if requests_model:
+                    _restore_enqueued(run, state)
+                yield run
+
+    def _iterate(
+        self,
+        step: StepContext,
+        state: SessionState,
+        prompt: str | Sequence[UserContent] | None,
+        deps: DepsT,
+        capabilities: Sequence[AbstractCapability[Any]],
+    ) -> AbstractAsyncContextManager[AgentRun[DepsT, Any]]:
+        turn = state.running_turn
+        return self.agent.iter(
+            prompt,
+            message_history=state.history_for_run() or None,
+            conversation_id=step.session_id,
+            run_id=turn.run_id,
+            model=self._model_of(step),
+            instructions=_text_setting(step, "instructions"),
+            deps=deps,
+            model_settings=self._model_settings_of(step),
+            usage_limits=self.usage_limits,
+            usage=load_usage(turn.usage),
+            infer_name=False,
+            capabilities=capabilities,
+        )
 
     @asynccontextmanager
     async def _open_deps(self, step: StepContext) -> AsyncGenerator[DepsT]:

@@ -89,6 +89,7 @@ class TurnState(_Document):
         open_calls: Ids of the calls that the session settles now.
         held_calls: Ids of the calls that it settles after the output tools of the same response were tried.
         settled: Parts of calls of the open response that are settled already, by call id.
+        traceparent: The span of the turn's first run, below which its later runs go on; None without instrumentation.
     """
 
     run_id: str
@@ -106,6 +107,7 @@ class TurnState(_Document):
     open_calls: tuple[str, ...] = ()
     held_calls: tuple[str, ...] = ()
     settled: dict[str, list[JsonValue]] = {}
+    traceparent: str | None = None
 
 
 class _Value(_Document):

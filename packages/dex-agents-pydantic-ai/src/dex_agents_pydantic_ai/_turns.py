@@ -77,4 +77,5 @@ def read_turn(run: AgentRun[Any, Any], turn: TurnState, end: OpenBatch | ModelRe
         open_calls=tuple(call.tool_call_id for call in batch.calls),
         held_calls=tuple(call.tool_call_id for call in batch.held),
         settled=batch.settled,
+        traceparent=turn.traceparent,
     )

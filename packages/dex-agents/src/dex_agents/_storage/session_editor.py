@@ -32,7 +32,13 @@ class SessionEditor:
         self.update(turn=self.turn.model_copy(update=changes))
 
     def save(self, status: SessionStatus) -> None:
-        """Stage the record, the status and the time of the change."""
+        """Stage the record, the status and the time of the change.
+
+        What is indexed is staged only where it changes: each such write costs the server an index entry.
+        """
         SESSION.set(self._context, self.record)
-        STATUS.set(self._context, status.value)
-        CHANGED_AT.set(self._context, datetime.fromtimestamp(int(time.time()), UTC))
+        if find(self._context, STATUS) != status.value:
+            STATUS.set(self._context, status.value)
+        now = datetime.fromtimestamp(int(time.time()), UTC)
+        if find(self._context, CHANGED_AT) != now:
+            CHANGED_AT.set(self._context, now)

@@ -3,8 +3,9 @@
 Each RunModel Step writes one head and the packs of what is new, so a long session's bytes grow with its content only.
 """
 
+import json
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, cast
 
 from dex import Context
 from pydantic import JsonValue
@@ -52,7 +53,7 @@ class StateStore:
             for key in RUN_STATE.get_all_instance_keys(context)
             if key not in (HEAD_KEY, TURN_START_KEY)
         }
-        self._packs = {key: StatePack.model_validate_json(text).parts for key, text in texts.items()}
+        self._packs = {key: _parts_of(text) for key, text in texts.items()}
         self._sizes = {key: len(text.encode()) for key, text in texts.items()}
         self._parts = StateParts({number: part for pack in self._packs.values() for number, part in pack.items()})
 
@@ -128,7 +129,8 @@ class StateStore:
     def _state_of(self, head: StateHead | None) -> FrameworkState | None:
         if head is None:
             return None
-        return FrameworkState(
+        # Not validated: the value was JSON a moment ago, and walking all of a long history costs more than reading it.
+        return FrameworkState.model_construct(
             framework=head.framework,
             framework_version=head.framework_version,
             format=head.format,
@@ -156,6 +158,12 @@ def restore_turn_start(context: Context) -> None:
 def forget_turn_start(context: Context) -> None:
     """Keep the state as it is at the end of a turn that did not change it."""
     RUN_STATE.delete(context, TURN_START_KEY)
+
+
+def _parts_of(pack: str) -> dict[int, JsonValue]:
+    """Read a pack without walking its parts in Python, which a validation of JSON values does."""
+    document = cast("dict[str, dict[str, JsonValue]]", json.loads(pack))
+    return {int(number): part for number, part in document["parts"].items()}
 
 
 def _packs(split: Split) -> Iterator[StatePack]:

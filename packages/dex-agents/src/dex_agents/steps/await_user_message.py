@@ -18,6 +18,7 @@ from dex_agents._storage.schema import (
     RUN_STATE,
     SESSION,
     SETTINGS,
+    STATUS,
     TITLE,
     TURN_MAIL,
     TURN_RESULTS,
@@ -65,7 +66,9 @@ class AwaitUserMessage(SessionStep[SessionStart]):
             # Written by the Flow itself too: what a start request sets carries no search index.
             TITLE.set(context, input.title)
             USER.set(context, input.user)
-        session.save(SessionStatus.AWAITING_USER_MESSAGE)
+            session.save(SessionStatus.AWAITING_USER_MESSAGE)
+        elif find(context, STATUS) != SessionStatus.AWAITING_USER_MESSAGE:  # the end of a turn has said it already
+            session.save(SessionStatus.AWAITING_USER_MESSAGE)
         # A message that came too late to steer its turn goes before what waits.
         return Wait.any_of(TURN_MAIL.for_one(), USER_MESSAGES.for_one())
 
