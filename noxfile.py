@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass
+import re
+import sys
+import tempfile
 from pathlib import Path
-from typing import Any
 
 import nox
+
+# Nox runs this file by its path; the commands in `tools` are plain modules beside each other.
+sys.path.insert(0, str(Path(__file__).parent / "tools"))
+from compatibility import Cell, cells, read_adapters
 
 nox.needs_version = ">=2026.10"
 nox.options.default_venv_backend = "uv"
@@ -18,44 +21,12 @@ ROOT = Path(__file__).parent
 PYTHONS = ("3.11", "3.12", "3.13")
 
 
-@dataclass(frozen=True)
-class Cell:
-    """One release of one framework on one interpreter; a row of a file in `compat/`.
-
-    Attributes:
-        adapter: The file's name.
-        distribution: The adapter's distribution, which is its directory in `packages/` too.
-        python: The interpreter.
-        pins: The framework's distributions and the exact releases of them; the first one names the cell.
-    """
-
-    adapter: str
-    distribution: str
-    python: str
-    pins: Mapping[str, str]
-
-    @property
-    def id(self) -> str:
-        """What `nox -s "compat(ID)"` calls it."""
-        return f"{self.adapter}-{next(iter(self.pins.values()))}-py{self.python}"
-
-
-def read_cells(directory: Path) -> list[Cell]:
-    """Read the cells of every adapter.
-
-    An element of `releases` is a release of `framework`, or a table of distributions and releases that belong together,
-    with `framework` first.
-    """
-    cells: list[Cell] = []
-    for path in sorted(directory.glob("*.toml")):
-        row: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
-        for release in row["releases"]:
-            pins: dict[str, str] = {row["framework"]: release} if isinstance(release, str) else release
-            cells += [Cell(path.stem, row["distribution"], python, pins) for python in row["pythons"]]
-    return cells
-
-
-CELLS = read_cells(ROOT / "compat")
+ADAPTERS = read_adapters(ROOT / "compat")
+CELLS = cells(ADAPTERS)
+DIST = ROOT / "dist"
+PROJECTS = sorted(path.parent.name for path in ROOT.glob("packages/*/pyproject.toml"))
+# What every adapter needs of this repository.
+OWN = ("dex-agents-embedded", "dex-agents")
 
 
 def sync(session: nox.Session, *groups: str) -> None:
@@ -105,6 +76,22 @@ def types(session: nox.Session) -> None:
 
 
 @nox.session
+def docs(session: nox.Session) -> None:
+    """Run the programs of the READMEs, of the guides and in `examples/` as they are printed."""
+    sync(session, "test")
+    session.run(
+        "pytest", "tests/docs", *map(str, sorted(ROOT.glob("packages/*/tests/test_readme.py"))), *session.posargs
+    )
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """Measure what durability costs a turn; prints JSON. Arguments go to the benchmark."""
+    sync(session)
+    session.run("python", "benchmarks/turn.py", *(session.posargs or ["--framework", "pydantic-ai", "--json"]))
+
+
+@nox.session
 def crash(session: nox.Session) -> None:
     """Kill Workers and engines at every moment of a session; a sample of it is part of `tests`.
 
@@ -119,7 +106,7 @@ def crash(session: nox.Session) -> None:
 def compat(session: nox.Session, cell: Cell) -> None:
     """Run an adapter's own tests and its column of the parity table with one release of its framework."""
     package = ROOT / "packages" / cell.distribution
-    own = [ROOT / "packages" / name for name in ("dex-agents", "dex-agents-embedded")]
+    own = [ROOT / "packages" / name for name in OWN]
     editable = [word for path in (*own, package) for word in ("-e", str(path))]
     # In one step, so that the pins bind what the tests need as well.
     pins = [f"{name}=={release}" for name, release in cell.pins.items()]
@@ -130,3 +117,62 @@ def compat(session: nox.Session, cell: Cell) -> None:
         if installed != release:
             session.error(f"{name} {installed} is installed where {release} is to be tested")
     session.run("pytest", str(package / "tests"), "tests/parity", *session.posargs)
+
+
+@nox.session
+def build(session: nox.Session) -> None:
+    """Build all distributions into `dist/` as a release does, without workspace sources, and inspect them."""
+    only = ["uv", "sync", "--locked", "--only-group", "release"]
+    session.run_install(*only, env={"UV_PROJECT_ENVIRONMENT": session.virtualenv.location})
+    again = Path(session.create_tmp()) / "again"
+    for directory in (DIST, again):
+        command = ["uv", "build", "--all-packages", "--no-sources", "--clear", "--out-dir", str(directory)]
+        session.run(*command, external=True)
+    session.run("python", "tools/inspect_dist.py", str(DIST), "--same-as", str(again), *session.posargs)
+    files = sorted(map(str, [*DIST.glob("*.whl"), *DIST.glob("*.tar.gz")]))
+    session.run("twine", "check", "--strict", *files)
+    session.run("check-wheel-contents", *(file for file in files if file.endswith(".whl")))
+
+
+def write_program(document: Path, directory: Path) -> Path:
+    """Write the Python of a document as one program."""
+    blocks = re.findall(r"```python\n(.*?)```", document.read_text(encoding="utf-8"), flags=re.DOTALL)
+    program = directory / "program.py"
+    program.write_text("\n".join(blocks), encoding="utf-8")
+    return program
+
+
+@nox.session
+@nox.parametrize(
+    ["python", "project"],
+    [nox.param(python, project, id=f"{project}-py{python}") for project in PROJECTS for python in PYTHONS],
+)
+def smoke(session: nox.Session, project: str) -> None:
+    """Install one built wheel alone, with what it requires, and run its program on the embedded engine."""
+    # By path: an index may have a newer release, which would win over a directory of links.
+    needed = dict.fromkeys(["dex-agents-embedded"] if project == "dex-agents-embedded" else [*OWN, project])
+    wheels = [file for name in needed for file in DIST.glob(f"{name.replace('-', '_')}-[0-9]*.whl")]
+    if len(wheels) != len(needed):
+        session.error(f"{DIST} has {len(wheels)} of the wheels of {[*needed]}; run `nox -s build` first")
+    session.install(*map(str, wheels))
+    session.run("uv", "pip", "check", external=True)
+    session.run("python", "-I", "-W", "error", "-c", f"import {project.replace('-', '_')}")
+    with tempfile.TemporaryDirectory() as directory, session.chdir(directory):
+        if project == "dex-agents-embedded":
+            program = write_program(ROOT / "packages" / project / "README.md", Path(directory))
+            session.run("python", str(program))
+        elif project == "dex-agents":
+            write_program(ROOT / "docs" / "writing-a-runner.md", Path(directory))
+            session.run("python", "-c", "import asyncio, program; asyncio.run(program.main())")
+        else:
+            (framework,) = (adapter.name for adapter in ADAPTERS if adapter.distribution == project)
+            session.run("dex-agents", "demo", "--framework", framework, "--json")
+
+
+@nox.session(venv_backend="none")
+def artifacts(session: nox.Session) -> None:
+    """Build and inspect all distributions, then install each alone on every interpreter and run its program."""
+    session.notify("build")
+    for project in PROJECTS:
+        for python in PYTHONS:
+            session.notify(f"smoke({project}-py{python})")

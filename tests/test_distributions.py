@@ -11,10 +11,13 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
+from compatibility import Adapter, read_adapters, read_sdk
+
 ROOT = Path(__file__).parents[1]
 VERSION = (ROOT / "VERSION").read_text(encoding="utf-8").strip()
 PACKAGES = sorted(path.parent.name for path in ROOT.glob("packages/*/pyproject.toml"))
 ADAPTERS = [name for name in PACKAGES if name not in ("dex-agents", "dex-agents-embedded")]
+TESTED = read_adapters(ROOT / "compat")
 # The hosts that uv writes where nobody configured another index.
 PUBLIC_HOSTS = {"pypi.org", "files.pythonhosted.org"}
 
@@ -54,14 +57,32 @@ def test_the_workspace_names_every_package_as_its_own_source() -> None:
     assert sorted(root["tool"]["uv"]["sources"]) == PACKAGES
 
 
-@pytest.mark.parametrize("name", ADAPTERS)
-def test_every_adapter_has_tested_releases_inside_the_range_that_it_declares(name: str) -> None:
-    rows = [tomllib.loads(path.read_text(encoding="utf-8")) for path in (ROOT / "compat").glob("*.toml")]
-    (row,) = (row for row in rows if row.get("distribution") == name)
-    declared = requirements(name)
-    assert declared[row["framework"]] == SpecifierSet(row["supported"])
-    for release in row["releases"]:
-        pins = {row["framework"]: release} if isinstance(release, str) else release
-        assert next(iter(pins)) == row["framework"]
-        for pinned, exact in pins.items():
-            assert Version(exact) in declared[pinned], f"{pinned} {exact} is tested, but not in {declared[pinned]}"
+def test_every_adapter_has_tested_releases() -> None:
+    assert sorted(adapter.distribution for adapter in TESTED) == ADAPTERS
+
+
+@pytest.mark.parametrize("adapter", TESTED, ids=lambda adapter: adapter.name)
+def test_the_tested_range_is_the_declared_range_and_holds_every_tested_release(adapter: Adapter) -> None:
+    declared = requirements(adapter.distribution)
+
+    assert declared[adapter.framework] == SpecifierSet(adapter.supported)
+    for pins in adapter.releases:
+        # What belongs to the framework is pinned together with it, whether the adapter requires it or not.
+        outside = {name: release for name, release in pins.items() if release not in declared.get(name, SpecifierSet())}
+        assert outside == {}
+
+
+@pytest.mark.parametrize("adapter", TESTED, ids=lambda adapter: adapter.name)
+def test_the_lowest_declared_release_and_the_locked_one_are_tested(adapter: Adapter) -> None:
+    releases = [Version(pins[adapter.framework]) for pins in adapter.releases]
+    lowest = [Version(each.version) for each in SpecifierSet(adapter.supported) if each.operator == ">="]
+
+    assert releases == sorted(releases)
+    assert [releases[0].release[: len(lowest[0].release)]] == [each.release for each in lowest]
+    assert releases[-1] == Version(version(adapter.framework))
+
+
+def test_the_core_requires_exactly_the_sdk_that_the_data_names() -> None:
+    pin = read_sdk(ROOT / "compat")
+
+    assert requirements(pin.distribution)[pin.sdk] == SpecifierSet(f"=={pin.release}")

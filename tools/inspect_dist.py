@@ -1,6 +1,6 @@
 """Refuse a release whose distributions are incomplete, or disagree with each other or with the repository.
 
-    python tools/inspect_dist.py dist [--github-output FILE]
+    python tools/inspect_dist.py dist [--same-as ANOTHER_BUILD] [--github-output FILE]
 
 Prints what is wrong, one line a problem, and exits with 1; with nothing wrong it prints the projects in the order in
 which they must be published.
@@ -198,6 +198,17 @@ def problems(dist: Path, root: Path = ROOT) -> list[str]:
     return found
 
 
+def differences(dist: Path, other: Path) -> list[str]:
+    """Say which distributions of two builds are not the same bytes."""
+
+    def read(directory: Path) -> dict[str, bytes]:
+        return {path.name: path.read_bytes() for path in directory.iterdir() if path.name.endswith((".whl", ".tar.gz"))}
+
+    first, second = read(dist), read(other)
+    names = sorted(first.keys() | second.keys())
+    return [f"{name}: two builds differ" for name in names if first.get(name) != second.get(name)]
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run the command.
 
@@ -206,9 +217,12 @@ def main(arguments: list[str] | None = None) -> int:
     """
     parser = argparse.ArgumentParser(description="Inspect the distributions of a release.")
     parser.add_argument("dist", type=Path, help="the directory of wheels and sdists")
+    parser.add_argument("--same-as", type=Path, help="a second build, which must be the same bytes")
     parser.add_argument("--github-output", type=Path, help="append `projects=[...]` to this file")
     chosen = parser.parse_args(arguments)
     found = problems(chosen.dist)
+    if chosen.same_as:
+        found += differences(chosen.dist, chosen.same_as)
     for problem in found:
         print(problem, file=sys.stderr)
     if found:
