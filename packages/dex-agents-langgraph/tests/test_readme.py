@@ -39,9 +39,9 @@ def test_one_range_of_releases_is_named_everywhere() -> None:
     required = {one.name: one.specifier for one in map(Requirement, requires("dex-agents-langgraph") or [])}
     assert required[compat["framework"]] == SpecifierSet(compat["supported"]) == supported
     assert SUPPORTED_RELEASES in README.read_text(encoding="utf-8")
-    assert set(compat["with"]) == set(compat["releases"])
-    assert all(Version(release) in supported for release in compat["releases"])
-    for partners in compat["with"].values():
-        assert all(Version(release) in required[name] for name, release in partners.items())
+    releases = [pins[compat["framework"]] for pins in compat["releases"]]
+    assert all(Version(release) in supported for release in releases)
+    for pins in compat["releases"]:
+        assert all(Version(release) in required[name] for name, release in pins.items())
     recorded = {path.stem.removeprefix("langgraph-") for path in (Path(__file__).parent / "recorded_states").glob("*")}
-    assert recorded == set(compat["releases"])
+    assert recorded == set(releases)

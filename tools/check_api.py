@@ -1,0 +1,129 @@
+"""Refuse changes that break users of the last release, unless a reviewer accepted them in `api-waivers.toml`.
+
+    python tools/check_api.py [--against REF]
+
+Compares the public names of all packages with those of the last tag before this commit. Without a tag there is nothing
+to compare with, and the command says so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import griffe
+
+ROOT: Final = Path(__file__).parents[1]
+
+
+@dataclass(frozen=True)
+class Break:
+    """A change that breaks users.
+
+    Attributes:
+        path: The dotted name that changed; of a parameter, `function(parameter)`.
+        kind: What happened to it, in griffe's words.
+        text: Both, and what it was and is, for people.
+    """
+
+    path: str
+    kind: str
+    text: str
+
+
+def git(root: Path, *arguments: str) -> str:
+    """Ask git about a repository."""
+    ran = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, check=True, timeout=60)
+    return ran.stdout.strip()
+
+
+def last_release(root: Path) -> str | None:
+    """Find the newest tag `v*` before this commit; a tag of this commit is the release that is being checked."""
+    tags = git(root, "tag", "--list", "v*", "--merged", "HEAD", "--no-contains", "HEAD", "--sort=-v:refname")
+    return next(iter(tags.splitlines()), None)
+
+
+def breaks(root: Path, reference: str) -> list[Break]:
+    """List what changed since a reference in a way that breaks users."""
+    found: list[Break] = []
+    for source in sorted({str(Path(path).parents[1]) for path in _packages(root, reference)}):
+        name = Path(source).parent.name.replace("-", "_")
+        if not (root / source / name / "__init__.py").is_file():
+            found.append(Break(name, "Package was removed", f"{name}: Package was removed"))
+            continue
+        old = griffe.load_git(name, ref=reference, repo=root, search_paths=[source], allow_inspection=False)
+        new = griffe.load(name, search_paths=[root / source], allow_inspection=False, try_relative_path=False)
+        found += [_break(breakage) for breakage in griffe.find_breaking_changes(old, new)]
+    return found
+
+
+def _break(breakage: griffe.Breakage) -> Break:
+    """Name a break, down to the parameter: a waiver for one parameter is none for another."""
+    kind = breakage.kind.value
+    values = (breakage.old_value, breakage.new_value)
+    parameter = next((value.name for value in values if isinstance(value, griffe.Parameter)), None)
+    path = f"{breakage.obj.path}({parameter})" if parameter else breakage.obj.path
+    old, new = (value.name if isinstance(value, griffe.Parameter | griffe.Object) else value for value in values)
+    return Break(path, kind, f"{path}: {kind} (was {old}, is {new})")
+
+
+def _packages(root: Path, reference: str) -> list[str]:
+    """List the `__init__.py` of every import package that a reference has in `packages/`."""
+    files = git(root, "ls-tree", "-r", "--name-only", reference, "packages").splitlines()
+    return [file for file in files if len(Path(file).parts) == 5 and file.endswith("/__init__.py") and "/src/" in file]
+
+
+def read_waivers(path: Path) -> dict[tuple[str, str], str]:
+    """Read which breaks a reviewer accepted: the name and the kind of change, and why.
+
+    Raises:
+        ValueError: A waiver does not say what it is for, or why.
+    """
+    data: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    waivers: dict[tuple[str, str], str] = {}
+    for row in data.get("waiver", []):
+        if set(row) != {"path", "kind", "reason"} or not all(str(value).strip() for value in row.values()):
+            raise ValueError(f"{path.name}: the waiver {row} must have a path, a kind and a reason")
+        waivers[row["path"], row["kind"]] = row["reason"]
+    return waivers
+
+
+def problems(root: Path, reference: str) -> list[str]:
+    """Say which breaks nobody accepted, and which waivers are for nothing."""
+    waivers = read_waivers(root / "api-waivers.toml")
+    found = breaks(root, reference)
+    refused = [each.text for each in found if (each.path, each.kind) not in waivers]
+    unused = waivers.keys() - {(each.path, each.kind) for each in found}
+    return refused + [f"api-waivers.toml: {path}: {kind!r} did not happen; remove it" for path, kind in sorted(unused)]
+
+
+def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
+    """Run the command.
+
+    Returns:
+        The exit code: 1 when something breaks users that nobody accepted.
+    """
+    parser = argparse.ArgumentParser(description="Compare the public API with the last release.")
+    parser.add_argument("--against", help="a tag or commit (default: the last tag v* before this commit)")
+    chosen = parser.parse_args(arguments)
+    reference = chosen.against or last_release(root)
+    if reference is None:
+        print("There is no release tag (v*) before this commit: there is no API to compare with, nothing was checked.")
+        return 0
+    found = problems(root, reference)
+    for problem in found:
+        print(problem, file=sys.stderr)
+    if found:
+        print(f"These break users of {reference}; keep the old name, or add a waiver with its reason.", file=sys.stderr)
+        return 1
+    print(f"Nothing breaks users of {reference}, waivers aside.")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
