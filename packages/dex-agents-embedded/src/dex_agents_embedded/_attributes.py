@@ -23,6 +23,11 @@ class Attributes:
         """Return every Attribute."""
         return _overlaid(hot, self._loader.all_attributes(hot.run.key), lambda _: True)
 
+    def forgettable(self, hot: HotRun) -> list[str]:
+        """Return the keys that a retry of the whole Flow forgets: all but those of hard-delete Attributes."""
+        secrets = self._loader.secret_keys(hot.run.key)
+        return [key for key in self.all(hot) if key not in secrets]
+
     def selected(self, hot: HotRun, selectors: Collection[str]) -> dict[str, bytes]:
         """Return what a request carries: every ordinary Attribute, and what the selectors name.
 

@@ -17,10 +17,12 @@ import grpc
 from dex.dexpb import dex_pb2 as pb
 from dex.dexpb import dex_pb2_grpc
 
+from ._dispatch import Dispatch
 from ._index_types import IndexTypes
 from ._limits import MEBIBYTE, Limits
 from ._machine.run import Run
 from ._matching import Matching
+from ._push import PushWorkers
 from ._rpcs import Rpcs
 from ._servicers.flows import Flows
 from ._servicers.worker_tasks import WorkerTasks
@@ -99,6 +101,8 @@ class EmbeddedEngine:
         self._shell: Shell | None = None
         self._server: Any = None
         self._matching = Matching()
+        self._push = PushWorkers()
+        self._dispatch = Dispatch(self._matching, self._push)
         self._streams = StreamStore(backend=stream_backend)
         self._ending: asyncio.Task[None] | None = None
         self._ended = asyncio.Event()
@@ -177,7 +181,7 @@ class EmbeddedEngine:
                 streams.write_from_step(write, flow_type=run.flow_type, flow_id=run.flow_id, step_execution_id=step_id)
 
             shell = self._shell = Shell(
-                loader, self._writer, self._matching, self._limits, _HOT_RUNS, on_stream_write=stream_write
+                loader, self._writer, self._dispatch, self._limits, _HOT_RUNS, on_stream_write=stream_write
             )
             index_types = IndexTypes(self._writer, loader.index_types())
             self._server = server = _new_server()
@@ -198,19 +202,20 @@ class EmbeddedEngine:
     def _commit_failed(self, failure: CommitFailedError) -> None:
         self.failure = failure
         _logger.error("%s", failure)
-        self._matching.begin_closing("the engine failed")
+        self._dispatch.begin_closing("the engine failed")
         if self._ending is None:
             self._ending = asyncio.get_running_loop().create_task(self._end())
 
     async def _end(self) -> None:
-        self._matching.begin_closing("the engine stops")
+        self._dispatch.begin_closing("the engine stops")
         try:
             if self._server is not None:
                 if self.failure is None:
-                    await self._matching.drained(self._stop_grace)
+                    await self._dispatch.drained(self._stop_grace)
                 self._streams.close()
                 if self._shell is not None:
                     self._shell.close()
+                await self._push.close()
                 await self._server.stop(_CANCEL_GRACE_SECONDS)
         finally:
             await self._close_files()

@@ -92,3 +92,19 @@ class Failure:
                 dispatch_task_error_reason=self.dispatch_reason(),
             ),
         )
+
+
+def worker_failure(error: pb.WorkerErrorResponse, grpc_status: int = 0) -> Failure:
+    """Return a failure as a Worker reported it.
+
+    Args:
+        error: The report.
+        grpc_status: The status of the call that brought it, for a report without one.
+    """
+    return Failure(
+        detail=error.detail,
+        error_type=error.error_type,
+        stack_trace=error.stack_trace,
+        grpc_status=error.grpc_status or grpc_status,
+        retry_after_seconds=error.retry_after_seconds,
+    )

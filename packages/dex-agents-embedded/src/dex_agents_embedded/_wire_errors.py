@@ -116,6 +116,8 @@ def refused(error: RefusedError, flow_id: str) -> WireError:
         return flow_closed(flow_id)
     if error.reason == Refusal.MESSAGE_NOT_FOUND:
         return wire_error(grpc.StatusCode.NOT_FOUND, pb.ERROR_SUB_STATUS_CHANNEL_MESSAGE_NOT_FOUND, error.reason.value)
+    if error.reason == Refusal.FLOW_RESTARTING:
+        return wire_error(grpc.StatusCode.FAILED_PRECONDITION, pb.ERROR_SUB_STATUS_FLOW_CLOSING, error.reason.value)
     return invalid(error.reason.value)
 
 

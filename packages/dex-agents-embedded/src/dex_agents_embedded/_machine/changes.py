@@ -10,6 +10,7 @@ from dex.dexpb import dex_pb2 as pb
 
 from .delta import AttributeChange, Message
 from .phase import Phase
+from .retry import flow_retry_delay
 from .run import Run
 from .step import StepExecution
 
@@ -151,12 +152,24 @@ def close(
     error_type: pb.FlowErrorType = pb.FLOW_ERROR_TYPE_UNSPECIFIED,
     message: str = "",
 ) -> None:
-    """Close the Flow: every Step execution ends, the state stays readable."""
+    """Close the Flow: every Step execution ends, the state stays readable.
+
+    A Flow that fails and may be retried as a whole stays open instead, and begins anew when its `deadline` has come.
+    """
     for step in list(run.steps.values()):
         finish(run, step)
+    run.delta.header = True
+    delay = flow_retry_delay(run, error_type) if status == pb.FLOW_STATUS_FAILED else None
+    if delay is not None:
+        # What arrives from now on is meant for the next attempt.
+        for channel_name in list(run.channels):
+            take_messages(run, channel_name, len(run.queued_messages(channel_name)))
+        run.is_restarting = True
+        run.deadline = now + delay
+        return
+    run.is_restarting = False
     run.status = status
     run.closed_at = now
     run.error_type = error_type
     run.error_message = message
     run.deadline = 0.0
-    run.delta.header = True

@@ -11,6 +11,21 @@ from .phase import Phase
 from .step import StepExecution
 
 
+@dataclass(frozen=True, slots=True)
+class Parent:
+    """The wait that a sub-Flow belongs to.
+
+    Attributes:
+        flow_id: The parent's Flow ID.
+        step_id: The Step execution that waits.
+        index: Which of its sub-Flow conditions.
+    """
+
+    flow_id: str
+    step_id: str
+    index: int
+
+
 @dataclass(slots=True)
 class Run:
     """Everything about one Flow run except its Attribute values, which live in the store only.
@@ -32,8 +47,14 @@ class Run:
         error_type: Why the Flow failed.
         error_message: Why the Flow failed, for people.
         deadline: Unix time in seconds of the Flow timeout; 0 when there is none.
-        timeout_cancels: True when the Flow timeout cancels the Flow instead of failing it.
+        timeout_policy: What the Flow timeout does.
         timeout_seconds: The Flow timeout, for its message.
+        timeout_handler: How the timeout handler runs; only with the policy HANDLER.
+        config: The Flow's configuration, as started and changed since.
+        parent: Whose sub-Flow this is; None for a Flow of its own.
+        origin: The request that started the run, kept only while the whole Flow may be retried.
+        run_attempt: 1-based attempt of the whole Flow.
+        is_restarting: True between a failed attempt of the Flow and the next one, which begins at `deadline`.
         steps: Unfinished Step executions by id, in scheduling order.
         channels: Queued messages by Channel name, oldest first.
         rpc_locks: Attribute keys that running RPCs hold. Not stored: an RPC does not outlive the engine.
@@ -56,8 +77,14 @@ class Run:
     error_type: pb.FlowErrorType = pb.FLOW_ERROR_TYPE_UNSPECIFIED
     error_message: str = ""
     deadline: float = 0.0
-    timeout_cancels: bool = False
+    timeout_policy: pb.FlowTimeoutPolicy = pb.FLOW_TIMEOUT_POLICY_FAIL
     timeout_seconds: int = 0
+    timeout_handler: pb.FlowTimeoutHandlerOptions | None = None
+    config: pb.FlowConfig = field(default_factory=pb.FlowConfig)
+    parent: Parent | None = None
+    origin: pb.StartFlowRequest | None = None
+    run_attempt: int = 1
+    is_restarting: bool = False
     steps: dict[str, StepExecution] = field(default_factory=dict[str, StepExecution])
     channels: dict[str, list[Message]] = field(default_factory=dict[str, list[Message]])
     rpc_locks: set[str] = field(default_factory=set[str])
@@ -67,6 +94,22 @@ class Run:
     def is_running(self) -> bool:
         """True until the Flow is closed."""
         return self.status == pb.FLOW_STATUS_RUNNING
+
+    @property
+    def is_active(self) -> bool:
+        """True while Steps may run: the Flow is open and no whole retry of it is pending."""
+        return self.is_running and not self.is_restarting
+
+    @property
+    def push_address(self) -> str:
+        """The address of the Worker that the engine calls; empty when Workers pull."""
+        target = self.config.worker_target
+        return "" if target.is_pull_mode else target.address
+
+    @property
+    def has_user_steps(self) -> bool:
+        """True while a Step that is not the timeout handler is unfinished."""
+        return any(not step.is_timeout_handler for step in self.steps.values())
 
     def locked_keys(self) -> set[str]:
         """Return the Attribute keys that a running RPC or a started Step method holds."""

@@ -138,11 +138,11 @@ class Flows(dex_pb2_grpc.FlowServiceServicer):
     async def TriggerContinueAsNew(
         self, request: pb.TriggerContinueAsNewRequest, context: CallContext
     ) -> empty_pb2.Empty:
-        await _refuse(context, not_offered("continue-as-new"))
+        await answer(context, self._state.continue_as_new(request))
         return _EMPTY
 
     async def UpdateFlowConfig(self, request: pb.UpdateFlowConfigRequest, context: CallContext) -> empty_pb2.Empty:
-        await _refuse(context, not_offered("changing a running Flow's configuration"))
+        await answer(context, self._state.update_config(request))
         return _EMPTY
 
     async def LoadBlobs(self, request: pb.LoadBlobsRequest, context: CallContext) -> pb.LoadBlobsResponse:

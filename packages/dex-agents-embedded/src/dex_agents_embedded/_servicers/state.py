@@ -80,7 +80,7 @@ class State:
         with hot.pinned():
             await hot.saved()
         response = pb.GetFlowStateResponse(
-            flow_config=self._shell.loader.start_request(run.key).flow_start_options.flow_config_override,
+            flow_config=run.config,
             attributes=[_attribute(key, attributes[key]) for key in sorted(attributes)],
             active_step_executions=[_step_state(step) for step in run.steps.values()],
             completed_steps=[pb.StepCompletionOutput.FromString(output) for output in run.outputs],
@@ -92,12 +92,23 @@ class State:
                 values.add(channel_name=name, message_id=message.message_id).value.ParseFromString(message.value)
         return response
 
-    async def _change(self, hot: HotRun, command: Callable[[Run], None]) -> None:
+    async def update_config(self, request: pb.UpdateFlowConfigRequest) -> None:
+        """Change a running Flow's configuration; Steps that still wait for a Worker follow it too."""
+        hot = find_running(self._shell, request.flow_id, request.run_id)
+        await self._change(hot, lambda run: commands.update_config(run, request.flow_config), self._shell.reroute)
+
+    async def continue_as_new(self, request: pb.TriggerContinueAsNewRequest) -> None:
+        """Accept the wish for a fresh history: this engine keeps none that would have to be cut."""
+        await find_running(self._shell, request.flow_id, request.run_id).saved()
+
+    async def _change(
+        self, hot: HotRun, command: Callable[[Run], None], then: Callable[[HotRun], None] | None = None
+    ) -> None:
         try:
             command(hot.run)
         except RefusedError as error:
             raise refused(error, hot.run.flow_id) from error
-        self._shell.settle(hot)
+        (then or self._shell.settle)(hot)
         await hot.saved()
 
     @staticmethod
@@ -134,6 +145,14 @@ def _step_state(step: StepExecution) -> pb.ActiveStepExecutionState:
         state.waiting_condition.timer_conditions.extend(step.condition.timer_conditions)
         state.waiting_condition.channel_conditions.extend(step.condition.channel_conditions)
         state.waiting_condition.condition_combinations.extend(step.condition.condition_combinations)
+        for sub_flow in step.condition.sub_flow_conditions:
+            state.waiting_condition.sub_flow_conditions.add(condition_id=sub_flow.condition_id)
+        for index, deadline in enumerate(step.deadlines):
+            state.timers.add(
+                condition_id=step.condition.timer_conditions[index].condition_id,
+                firing_unix_timestamp_seconds=int(deadline),
+                status=pb.INTERNAL_TIMER_STATUS_FIRED if step.fired >> index & 1 else pb.INTERNAL_TIMER_STATUS_PENDING,
+            )
     if step.last_failure is not None:
         state.last_failure_info.CopyFrom(step.last_failure)
     return state

@@ -11,21 +11,22 @@ from dex.dexpb import dex_pb2 as pb
 
 from dex_agents_embedded._machine.delta import Message
 from dex_agents_embedded._machine.phase import Phase
-from dex_agents_embedded._machine.run import Run
+from dex_agents_embedded._machine.run import Parent, Run
 from dex_agents_embedded._machine.step import StepExecution
 
 from . import keys
 
 _RUN = (
     "SELECT run_id, flow_id, flow_type, request_id, started_at, status, closed_at, step_counts, step_sequence,"
-    " message_sequence, completes_gracefully, outputs, error_type, error_message, deadline, timeout_cancels, "
-    "timeout_seconds"
+    " message_sequence, completes_gracefully, outputs, error_type, error_message, deadline, timeout_policy, "
+    "timeout_seconds, config, run_attempt, is_restarting, is_retried, timeout_handler, parent_flow_id, parent_step_id,"
+    " parent_index"
     " FROM run JOIN run_state USING (run_key) WHERE run_key = ?"
 )
 _STEPS = (
     "SELECT step_key, phase, attempt, first_attempt_at, due, interval, deadlines, fired, wait_for_failed, condition, "
     "results,"
-    " locals, recovery, last_failure, id, movement, step_heartbeat.value"
+    " locals, recovery, last_failure, id, movement, step_heartbeat.value, sub_results"
     " FROM step LEFT JOIN step_heartbeat USING (step_key) WHERE step_key BETWEEN ? AND ? ORDER BY step_key"
 )
 _MESSAGES = (
@@ -82,6 +83,8 @@ class Loader:
         if row is None:
             raise LookupError(f"no run has the key {run_key}")
         run = _run_from(run_key, row)
+        if row[20]:  # is_retried
+            run.origin = self.start_request(run_key)
         for step in self._connection.execute(_STEPS, keys.step_range(run_key)):
             execution = _step_from(step)
             run.steps[execution.id] = execution
@@ -116,6 +119,13 @@ class Loader:
             "SELECT map_name, instance, value FROM attribute WHERE run_key = ? ORDER BY map_name, instance", (run_key,)
         )
         return {keys.physical_key(map_name, instance): value for map_name, instance, value in rows}
+
+    def secret_keys(self, run_key: int) -> set[str]:
+        """Read the physical keys of a run's hard-delete Attributes."""
+        rows = self._connection.execute(
+            "SELECT map_name, instance FROM attribute WHERE run_key = ? AND is_secret", (run_key,)
+        )
+        return {keys.physical_key(map_name, instance) for map_name, instance in rows}
 
     def _map(self, run_key: int, map_name: str) -> dict[str, bytes]:
         rows = self._connection.execute(
@@ -200,8 +210,13 @@ def _run_from(run_key: int, row: tuple[Any, ...]) -> Run:
         error_type=row[12],
         error_message=row[13],
         deadline=row[14],
-        timeout_cancels=bool(row[15]),
+        timeout_policy=row[15],
         timeout_seconds=row[16],
+        config=pb.FlowConfig.FromString(row[17]),
+        run_attempt=row[18],
+        is_restarting=bool(row[19]),
+        timeout_handler=None if row[21] is None else pb.FlowTimeoutHandlerOptions.FromString(row[21]),
+        parent=None if row[22] is None else Parent(row[22], row[23], row[24]),
     )
 
 
@@ -226,4 +241,12 @@ def _step_from(row: tuple[Any, ...]) -> StepExecution:
         id=row[14],
         movement=pb.StepMovement.FromString(row[15]),
         heartbeat=row[16],
+        sub_results=_sub_results(row[17]),
     )
+
+
+def _sub_results(encoded: bytes | None) -> dict[int, bytes]:
+    if encoded is None:
+        return {}
+    results = pb.StepExecutionCompletedConditions.FromString(encoded).completed_sub_flow_results
+    return {index: result.SerializeToString() for index, result in results.items()}

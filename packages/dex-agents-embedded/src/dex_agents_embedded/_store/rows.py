@@ -25,6 +25,9 @@ def run_row(run: Run, start_request: pb.StartFlowRequest) -> Operation:
         run.request_id,
         run.started_at,
         _without_secrets(start_request).SerializeToString(),
+        int(run.origin is not None),
+        None if run.timeout_handler is None else run.timeout_handler.SerializeToString(),
+        *((None, None, None) if run.parent is None else (run.parent.flow_id, run.parent.step_id, run.parent.index)),
     )
     return Operation(Statement.RUN_INSERT, run.key, parameters)
 
@@ -78,8 +81,11 @@ def _state_parameters(run: Run) -> tuple[Parameter, ...]:
         int(run.error_type),
         run.error_message,
         run.deadline,
-        int(run.timeout_cancels),
+        int(run.timeout_policy),
         run.timeout_seconds,
+        run.config.SerializeToString(),
+        run.run_attempt,
+        int(run.is_restarting),
     )
 
 
@@ -118,6 +124,7 @@ def mutable_step_columns(step: StepExecution) -> tuple[Parameter, ...]:
         _encode_locals(step.locals),
         step.recovery.SerializeToString() if step.recovery is not None else None,
         step.last_failure.SerializeToString() if step.last_failure is not None else None,
+        _encode_sub_results(step.sub_results),
     )
 
 
@@ -156,6 +163,15 @@ def encode_outputs(outputs: list[bytes]) -> bytes | None:
     if not outputs:
         return None
     return pb.FlowResult(results=[pb.StepCompletionOutput.FromString(output) for output in outputs]).SerializeToString()
+
+
+def _encode_sub_results(results: dict[int, bytes]) -> bytes | None:
+    if not results:
+        return None
+    message = pb.StepExecutionCompletedConditions()
+    for index, result in results.items():
+        message.completed_sub_flow_results[index].ParseFromString(result)
+    return message.SerializeToString()
 
 
 def _encode_locals(locals_: tuple[bytes, ...]) -> bytes | None:

@@ -14,25 +14,27 @@ class Statement(Enum):
     """Every statement that writes, in the order in which a group runs them."""
 
     RUN_INSERT = (
-        "INSERT INTO run (run_key, run_id, flow_id, flow_type, request_id, started_at, start_request)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?)"
+        "INSERT INTO run (run_key, run_id, flow_id, flow_type, request_id, started_at, start_request, is_retried,"
+        " timeout_handler, parent_flow_id, parent_step_id, parent_index)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
     )
     STATE_PUT = (
         "INSERT OR REPLACE INTO run_state (run_key, status, closed_at, step_counts, step_sequence, message_sequence,"
-        " completes_gracefully, outputs, error_type, error_message, deadline, timeout_cancels, timeout_seconds)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        " completes_gracefully, outputs, error_type, error_message, deadline, timeout_policy, timeout_seconds,"
+        " config, run_attempt, is_restarting)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
     )
     STEP_INSERT = (
         "INSERT INTO step (step_key, phase, attempt, first_attempt_at, due, interval, deadlines, fired, "
         "wait_for_failed,"
-        " condition, results, locals, recovery, last_failure, id, movement)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        " condition, results, locals, recovery, last_failure, sub_results, id, movement)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
     )
     # The movement is not among the columns that change: rewriting it would rewrite the Step's input at every phase.
     STEP_UPDATE = (
         "UPDATE step SET phase = ?2, attempt = ?3, first_attempt_at = ?4, due = ?5, interval = ?6, deadlines = ?7,"
         " fired = ?8, wait_for_failed = ?9, condition = ?10, results = ?11, locals = ?12, recovery = ?13,"
-        " last_failure = ?14 WHERE step_key = ?1"
+        " last_failure = ?14, sub_results = ?15 WHERE step_key = ?1"
     )
     STEP_DELETE = "DELETE FROM step WHERE step_key = ?"
     HEARTBEAT_PUT = "INSERT OR REPLACE INTO step_heartbeat (step_key, value) VALUES (?, ?)"
