@@ -17,6 +17,7 @@ import grpc
 from dex.dexpb import dex_pb2 as pb
 from dex.dexpb import dex_pb2_grpc
 
+from ._authentication import Authentication, read_tokens
 from ._dispatch import Dispatch
 from ._index_types import IndexTypes
 from ._limits import MEBIBYTE, Limits
@@ -59,7 +60,10 @@ class EmbeddedEngine:
     Args:
         directory: Holds `engine.db` (with `engine.db-wal` and `engine.db-shm`) and `engine.lock`; it is created if
             need be.
-        address: `host:port` to listen on; the host must be a loopback one. Port 0 takes a free one, see `address`.
+        address: `host:port` to listen on. Port 0 takes a free one, see `address`. A host that is not a loopback one
+            needs a token file.
+        token_file: A file with one bearer token a line; every call must carry one of them. The connection itself is not
+            encrypted. None (default) lets everybody on this machine in.
         dispatch_wait_seconds: How long an RPC waits for a Worker that can take it, never longer than its own timeout.
         stop_grace_seconds: How long `stop` waits for running tasks. A Step that is still running then counts as
             interrupted.
@@ -79,6 +83,7 @@ class EmbeddedEngine:
         directory: str | os.PathLike[str],
         address: str = "127.0.0.1:0",
         *,
+        token_file: str | os.PathLike[str] | None = None,
         dispatch_wait_seconds: float = 10.0,
         stop_grace_seconds: float = 5.0,
         max_value_bytes: int = 16 * MEBIBYTE,
@@ -91,6 +96,7 @@ class EmbeddedEngine:
         self.failure = None
         self._directory = Path(directory)
         self._requested_address = address
+        self._token_file = None if token_file is None else Path(token_file)
         self._dispatch_wait = dispatch_wait_seconds
         self._stop_grace = stop_grace_seconds
         self._limits = Limits(value=max_value_bytes)
@@ -125,15 +131,17 @@ class EmbeddedEngine:
             EngineInUseError: Another engine has the directory.
             DataFileError: The data file is damaged or newer than this package.
             AddressError: The address cannot be listened on.
+            TokenFileError: The token file cannot be used.
             RuntimeError: The engine was started before; make a new one instead.
         """
         if self._lock is not None or self._ended.is_set():
             raise RuntimeError("an engine is started once: make a new EmbeddedEngine")
-        host = _loopback_host(self._requested_address)
+        host = _allowed_host(self._requested_address, has_token=self._token_file is not None)
+        tokens = () if self._token_file is None else read_tokens(self._token_file)
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._lock = _lock(self._directory / LOCK_FILE)
         try:
-            await self._open(host)
+            await self._open(host, tokens)
         except BaseException:
             if self._server is not None:
                 await self._server.stop(None)
@@ -170,7 +178,7 @@ class EmbeddedEngine:
         """Return what the commit thread calls before each commit; tests override it to hold the disk."""
         return None
 
-    async def _open(self, host: str) -> None:
+    async def _open(self, host: str, tokens: tuple[str, ...]) -> None:
         path = self._directory / DATA_FILE
         self._writer = Writer(open_file(path), path, self._commit_failed, self._before_commit())
         try:
@@ -184,7 +192,7 @@ class EmbeddedEngine:
                 loader, self._writer, self._dispatch, self._limits, _HOT_RUNS, on_stream_write=stream_write
             )
             index_types = IndexTypes(self._writer, loader.index_types())
-            self._server = server = _new_server()
+            self._server = server = _new_server(tokens)
             flows = Flows(shell, Rpcs(shell, self._dispatch_wait), index_types, streams)
             add = cast(Any, dex_pb2_grpc)
             add.add_FlowServiceServicer_to_server(flows, server)
@@ -236,36 +244,36 @@ class EmbeddedEngine:
                 self._lock = None
 
 
-def _new_server() -> Any:
+def _new_server(tokens: tuple[str, ...]) -> Any:
     return grpc.aio.server(
+        interceptors=[Authentication(tokens)] if tokens else None,
         options=[
             ("grpc.so_reuseport", 0),  # otherwise a second engine silently shares the port
             ("grpc.max_receive_message_length", 64 * MEBIBYTE),
             ("grpc.max_concurrent_streams", 100_000),
-        ]
+        ],
     )
 
 
-def _loopback_host(address: str) -> str:
+def _allowed_host(address: str, *, has_token: bool) -> str:
     """Return the host of an address, in the form that a gRPC target has.
 
     Raises:
-        AddressError: It is not `host:port` with a loopback host.
+        AddressError: It is not `host:port`, or the host is not a loopback one and there is no token.
     """
     host, colon, port = address.rpartition(":")
     if not colon or not port.isdecimal() or int(port) > 65535:
         text = f"{address!r} is no address to listen on: write host:port, for example 127.0.0.1:0"
         raise AddressError(text, "address_not_allowed")
-    if host != "localhost":
+    if host != "localhost" and not has_token:
         try:
             is_loopback = ipaddress.ip_address(host.strip("[]")).is_loopback
         except ValueError:
             is_loopback = False
         if not is_loopback:
             text = (
-                f"the engine does not listen on {address!r}: it has no authentication, so only loopback hosts are "
-                f"allowed "
-                "(127.0.0.1, localhost, [::1]); use a Dex Server for more than one machine"
+                f"the engine does not listen on {address!r} without a token file: everybody who reaches it could call "
+                "it. Use a loopback host (127.0.0.1, localhost, [::1]), or a token file"
             )
             raise AddressError(text, "address_not_allowed")
     return host

@@ -33,8 +33,8 @@ class Engine(Protocol):
 class EngineFactory(Protocol):
     """What the entry point gives."""
 
-    def __call__(self, directory: Path, *, address: str) -> Engine:
-        """Build an engine that is not started."""
+    def __call__(self, directory: Path, *, address: str, **options: object) -> Engine:
+        """Build an engine that is not started; what `options` there are is the engine's own affair."""
         ...
 
 
@@ -44,14 +44,16 @@ class RunningEngine:
     Args:
         directory: Where its file lies; made when it is missing.
         address: Where it listens; port 0 takes a free one.
+        options: Further settings of the engine, such as `token_file`.
 
     Raises:
         EngineStartError: It is not installed, or cannot start; has `reason`.
     """
 
-    def __init__(self, directory: Path, *, address: str = "127.0.0.1:0") -> None:
+    def __init__(self, directory: Path, *, address: str = "127.0.0.1:0", **options: object) -> None:
         self._directory = directory
         self._asked_address = address
+        self._options = options
         self._engine: Engine | None = None
 
     @property
@@ -64,7 +66,7 @@ class RunningEngine:
     async def __aenter__(self) -> Self:
         factory = _load_factory()
         try:
-            engine = factory(self._directory, address=self._asked_address)
+            engine = factory(self._directory, address=self._asked_address, **self._options)
             await engine.start()
         except Exception as error:
             # The core knows no class of an engine; `reason` is the contract.
