@@ -105,6 +105,9 @@ def comparable(run: Run) -> object:
         run.config.SerializeToString(),
         run.run_attempt,
         run.is_restarting,
+        run.expires_at,
+        run.limits,
+        (run.usage.live_bytes, run.usage.event_count, run.usage.replaced),
     )
     return header, steps, run.channels
 

@@ -21,9 +21,11 @@ from ._authentication import Authentication, read_tokens
 from ._dispatch import Dispatch
 from ._index_types import IndexTypes
 from ._limits import MEBIBYTE, Limits
+from ._machine.budget import RunLimits
 from ._machine.run import Run
 from ._matching import Matching
 from ._push import PushWorkers
+from ._retention import Retention
 from ._rpcs import Rpcs
 from ._servicers.flows import Flows
 from ._servicers.worker_tasks import WorkerTasks
@@ -67,7 +69,12 @@ class EmbeddedEngine:
         dispatch_wait_seconds: How long an RPC waits for a Worker that can take it, never longer than its own timeout.
         stop_grace_seconds: How long `stop` waits for running tasks. A Step that is still running then counts as
             interrupted.
-        max_value_bytes: The largest single value that is stored, 16 MiB by default.
+        max_value_bytes: The largest single value that is stored, 16 MiB by default. This and the next three settings
+            are fixed for a run when it starts.
+        max_flow_state_bytes: What a run may store, 64 MiB by default: its live state, and what it replaced or deleted
+            while its history keeps that.
+        history_events: How many transitions back the history keeps what was replaced, 10,000 by default.
+        retention_seconds: How long a closed run stays readable before it is deleted, 7 days by default.
         stream_backend: `memory` keeps Streams in memory, so that they are empty after a restart; `disabled` drops
             what Steps
             write to them and refuses Clients.
@@ -87,19 +94,28 @@ class EmbeddedEngine:
         dispatch_wait_seconds: float = 10.0,
         stop_grace_seconds: float = 5.0,
         max_value_bytes: int = 16 * MEBIBYTE,
+        max_flow_state_bytes: int = 64 * MEBIBYTE,
+        history_events: int = 10_000,
+        retention_seconds: float = 7 * 24 * 60 * 60,
         stream_backend: StreamBackend = "memory",
     ) -> None:
         if dispatch_wait_seconds < 0 or stop_grace_seconds < 0:
             raise ValueError("dispatch_wait_seconds and stop_grace_seconds must not be negative")
-        if max_value_bytes <= 0:
-            raise ValueError(f"max_value_bytes must be positive, it is {max_value_bytes}")
+        for name, size in (
+            ("max_value_bytes", max_value_bytes),
+            ("max_flow_state_bytes", max_flow_state_bytes),
+            ("history_events", history_events),
+            ("retention_seconds", retention_seconds),
+        ):
+            if not size > 0:
+                raise ValueError(f"{name} must be positive, it is {size}")
         self.failure = None
         self._directory = Path(directory)
         self._requested_address = address
         self._token_file = None if token_file is None else Path(token_file)
         self._dispatch_wait = dispatch_wait_seconds
         self._stop_grace = stop_grace_seconds
-        self._limits = Limits(value=max_value_bytes)
+        self._limits = Limits(RunLimits(max_flow_state_bytes, max_value_bytes, history_events, retention_seconds))
         self._address: str | None = None
         self._lock: int | None = None
         self._writer: Writer | None = None
@@ -110,6 +126,7 @@ class EmbeddedEngine:
         self._push = PushWorkers()
         self._dispatch = Dispatch(self._matching, self._push)
         self._streams = StreamStore(backend=stream_backend)
+        self._sweeping: asyncio.Task[None] | None = None
         self._ending: asyncio.Task[None] | None = None
         self._ended = asyncio.Event()
 
@@ -204,6 +221,7 @@ class EmbeddedEngine:
             text = f"{path} is damaged ({error}): restore it from a backup, or use another directory"
             raise DataFileError(text, "unreadable") from error
         await server.start()
+        self._sweeping = asyncio.create_task(Retention(shell.runs, loader, self._writer).run())
         self._address = f"{host}:{port}"
         _logger.info("engine on %s serves %s, %d Flows were at work", self._address, path, recovered)
 
@@ -230,6 +248,9 @@ class EmbeddedEngine:
             self._ended.set()
 
     async def _close_files(self) -> None:
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+            await asyncio.wait([self._sweeping])
         try:
             if self._loader is not None:
                 self._loader.close()

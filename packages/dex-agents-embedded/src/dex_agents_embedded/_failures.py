@@ -33,6 +33,9 @@ ENGINE_RESTART: Final = "dex.NotCompleted.EngineRestart"
 VALUE_TOO_LARGE: Final = "dex.NotCompleted.ValueTooLarge"
 """The attempt ran, but its result held a value over the engine's limit and was refused."""
 
+STATE_TOO_LARGE: Final = "dex.NotCompleted.StateTooLarge"
+"""The attempt ran, but what it wanted to store does not fit into the run's budget and was refused."""
+
 INVALID_RESULT: Final = "dex.NotCompleted.InvalidResult"
 """The attempt ran, but its result breaks the protocol (a Step type with a reserved character) and was refused."""
 

@@ -143,6 +143,22 @@ class HotRuns:
         run_key = self._loader.find_run(flow_id, run_id)
         return None if run_key is None else self.get(run_key)
 
+    def forget(self, run_key: int) -> bool:
+        """Drop a run that is about to be deleted.
+
+        Returns:
+            False when something goes on with it, so that it must stay.
+        """
+        hot = self._runs.get(run_key)
+        if hot is None:
+            return True
+        if not hot.is_quiet:
+            return False
+        del self._runs[run_key]
+        if self._newest.get(hot.run.flow_id) == run_key:
+            del self._newest[hot.run.flow_id]
+        return True
+
     def __iter__(self) -> Iterator[HotRun]:
         return iter(list(self._runs.values()))
 

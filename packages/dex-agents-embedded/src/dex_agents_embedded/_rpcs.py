@@ -12,6 +12,7 @@ from dex.dexpb import dex_pb2 as pb
 from . import _failures as failures
 from ._failures import Failure
 from ._hot_runs import HotRun
+from ._limits import oversized_value
 from ._machine import commands
 from ._machine.refusal import RefusedError
 from ._names import unusable_step_type
@@ -112,7 +113,7 @@ class Rpcs:
                 continue
             if isinstance(outcome, Failed):
                 raise worker_failed(outcome.failure)
-            return self._checked(outcome)
+            return self._checked(hot, outcome)
 
     async def _obtain_stream(self, need: Need, waits_until: float) -> Slot | None:
         """Reserve a stream, waiting for one if need be; None when there was none in time."""
@@ -185,11 +186,11 @@ class Rpcs:
             )
             raise worker_failed(Failure(text, failures.NOT_STARTED))
 
-    def _checked(self, outcome: Completed) -> pb.InvokeWorkerRPCResponse:
+    def _checked(self, hot: HotRun, outcome: Completed) -> pb.InvokeWorkerRPCResponse:
         response = outcome.response
         if not isinstance(response, pb.InvokeWorkerRPCResponse):
             raise worker_failed(Failure("the Worker answered an RPC with a Step's result", failures.INVALID_RESULT))
-        oversized = self._shell.limits.oversized_value(response)
+        oversized = oversized_value(response, hot.run.limits.value_bytes)
         size, limit = response.output.ByteSize(), self._shell.limits.frame
         if oversized is None and size > limit:
             oversized = f"the output has {size} bytes, more than the {limit} that a Client can receive"

@@ -19,7 +19,7 @@ from ._attributes import Attributes
 from ._changes import Changes
 from ._dispatch import Dispatch
 from ._hot_runs import HotRun, HotRuns
-from ._limits import Limits
+from ._limits import Limits, growth, oversized_value
 from ._machine import commands
 from ._machine.delta import AttributeChange
 from ._machine.phase import Phase
@@ -141,6 +141,7 @@ class Shell:
             request_id=request.request_id,
             started_at=now,
             parent=parent,
+            limits=self.limits.run,
         )
         commands.begin(run, request, now)
         hot = self.runs.add(run, run_row(run, request))
@@ -168,6 +169,7 @@ class Shell:
         """
         # First of all, since the requests of what starts now must see what the command wrote.
         attributes = hot.run.delta.attributes
+        self.attributes.count(hot, attributes)
         generation = hot.overlay(attributes) if attributes else 0
         starting = self._start_ready(hot, finishing, granted)
         self._drop_stale_claims(hot)
@@ -334,6 +336,10 @@ class Shell:
             self._on_stream_write(hot.run, attempt.step_id, output.stream_write)
             return
         value = output.heartbeat.value.SerializeToString() if output.heartbeat.HasField("value") else None
+        refusal = self._refuse_heartbeat(hot.run, attempt, value)
+        if refusal is not None:
+            attempt.task.end(Failed(refusal))
+            return
         commands.heartbeat(hot.run, attempt.step_id, attempt.number, value)
         self.settle(hot)
 
@@ -354,11 +360,25 @@ class Shell:
             self.dispatch.cancel(attempt.task)
         self.settle(hot, finishing=attempt.task.stream)
 
+    def _refuse_heartbeat(self, run: Run, attempt: Attempt, value: bytes | None) -> failures.Failure | None:
+        """Return why the value of a heartbeat cannot be stored, None if it can."""
+        step = run.current_attempt(attempt.step_id, attempt.number)
+        if step is None or value is None:
+            return None
+        if len(value) > run.limits.value_bytes:
+            text = f"a heartbeat value has {len(value)} bytes, the limit is {run.limits.value_bytes}"
+            return failures.Failure(text, failures.VALUE_TOO_LARGE, is_final=True)
+        excess = run.over_budget(len(value) - len(step.heartbeat or b""))
+        return None if excess is None else failures.Failure(excess, failures.STATE_TOO_LARGE, is_final=True)
+
     def _record_result(self, hot: HotRun, attempt: Attempt, outcome: Completed, now: float) -> Completed | Failed:
         response = outcome.response
-        oversized = self.limits.oversized_value(response)
+        oversized = oversized_value(response, hot.run.limits.value_bytes)
         if oversized is not None:
             return Failed(failures.Failure(oversized, failures.VALUE_TOO_LARGE, is_final=True))
+        excess = hot.run.over_budget(growth(response))
+        if excess is not None:
+            return Failed(failures.Failure(excess, failures.STATE_TOO_LARGE, is_final=True))
         if isinstance(response, pb.InvokeWaitForMethodResponse):
             commands.wait_for_result(hot.run, attempt.step_id, attempt.number, response, now)
             self._sub_flows.start_all(hot, attempt.step_id, response.waiting_condition)

@@ -53,6 +53,7 @@ def schedule(run: Run, movement: pb.StepMovement, source: str) -> StepExecution:
     run.steps[step.id] = step
     run.delta.created[step.id] = step
     run.delta.header = True
+    run.usage.add(own.ByteSize())
     return step
 
 
@@ -60,6 +61,7 @@ def finish(run: Run, step: StepExecution) -> None:
     """Remove a finished or cancelled Step execution."""
     del run.steps[step.id]
     set_heartbeat(run, step, None)
+    run.usage.retire(step.movement.ByteSize(), run.limits)
     if run.delta.created.pop(step.id, None) is None:
         run.delta.changed.pop(step.id, None)
         run.delta.removed[step.id] = step.number
@@ -68,6 +70,7 @@ def finish(run: Run, step: StepExecution) -> None:
 def set_heartbeat(run: Run, step: StepExecution, value: bytes | None) -> None:
     """Keep the value of a Step's latest heartbeat; None forgets it."""
     if step.heartbeat != value:
+        run.usage.forget(len(step.heartbeat or b"") - len(value or b""))
         step.heartbeat = value
         run.delta.heartbeats[step.number] = value
 
@@ -77,7 +80,7 @@ def write_attributes(run: Run, writes: Iterable[pb.AttributeWrite]) -> None:
     for write in writes:
         index = write.index_config if write.HasField("index_config") and write.index_config.enable else None
         value = None if is_absent(write.value) else write.value.SerializeToString()
-        run.delta.attributes[write.key] = AttributeChange(value, index)
+        run.delta.attributes[write.key] = AttributeChange(value, index, write.is_hard_delete_on_null)
 
 
 def publish(run: Run, messages: Iterable[pb.ChannelMessage], now: float) -> None:
@@ -90,6 +93,7 @@ def publish(run: Run, messages: Iterable[pb.ChannelMessage], now: float) -> None
             NULL_VALUE if message.value.WhichOneof("kind") is None else message.value.SerializeToString(),
         )
         run.channels.setdefault(message.channel_name, []).append(queued)
+        run.usage.add(len(queued.value))
         run.delta.published[queued.sequence] = (message.channel_name, queued)
         run.delta.header = True
 
@@ -141,6 +145,7 @@ def take_messages(run: Run, channel_name: str, count: int) -> list[Message]:
 
 
 def _note_consumed(run: Run, message: Message) -> None:
+    run.usage.retire(len(message.value), run.limits)
     if run.delta.published.pop(message.sequence, None) is None:
         run.delta.consumed.append(message.sequence)
 
@@ -170,6 +175,7 @@ def close(
     run.is_restarting = False
     run.status = status
     run.closed_at = now
+    run.expires_at = now + run.limits.retention_seconds
     run.error_type = error_type
     run.error_message = message
     run.deadline = 0.0

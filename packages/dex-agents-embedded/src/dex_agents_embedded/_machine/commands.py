@@ -73,6 +73,7 @@ def restart(run: Run, now: float, attribute_keys: Iterable[str]) -> None:
     run.run_attempt += 1
     run.step_counts = {}
     run.completes_gracefully = False
+    run.usage.retire(sum(map(len, run.outputs)), run.limits)
     run.outputs = []
     run.deadline = 0.0
     _begin_attempt(run, run.origin, now)

@@ -71,4 +71,5 @@ def _keep_output(run: Run, step: StepExecution, decision: pb.CloseDecision) -> N
             completed_step_output=decision.close_input,
         )
         run.outputs.append(output.SerializeToString())
+        run.usage.add(len(run.outputs[-1]))
         run.delta.header = True

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from dex.dexpb import dex_pb2 as pb
 
+from .budget import RunLimits, Usage
 from .delta import Delta, Message
 from .phase import Phase
 from .step import StepExecution
@@ -39,6 +40,7 @@ class Run:
         started_at: Unix time in seconds.
         status: The Flow's status.
         closed_at: Unix time in seconds; 0 while the Flow runs.
+        expires_at: Unix time in seconds from which on the closed run may be deleted; 0 while the Flow runs.
         step_counts: How many executions of each Step type were scheduled.
         step_sequence: How many Step executions were scheduled in all.
         message_sequence: How many Channel messages were published in all.
@@ -59,6 +61,8 @@ class Run:
         channels: Queued messages by Channel name, oldest first.
         rpc_locks: Attribute keys that running RPCs hold. Not stored: an RPC does not outlive the engine.
         delta: What changed since the last `drain`.
+        limits: What the run may store.
+        usage: What it stores.
     """
 
     key: int
@@ -69,6 +73,7 @@ class Run:
     started_at: float
     status: pb.FlowStatus = pb.FLOW_STATUS_RUNNING
     closed_at: float = 0.0
+    expires_at: float = 0.0
     step_counts: dict[str, int] = field(default_factory=dict[str, int])
     step_sequence: int = 0
     message_sequence: int = 0
@@ -89,6 +94,8 @@ class Run:
     channels: dict[str, list[Message]] = field(default_factory=dict[str, list[Message]])
     rpc_locks: set[str] = field(default_factory=set[str])
     delta: Delta = field(default_factory=Delta)
+    limits: RunLimits = field(default_factory=RunLimits)
+    usage: Usage = field(default_factory=Usage)
 
     @property
     def is_running(self) -> bool:
@@ -169,11 +176,24 @@ class Run:
         """True when the number-th execution of a Step type was scheduled and is finished or cancelled."""
         return 0 < number <= self.step_counts.get(step_type, 0) and f"{step_type}-{number}" not in self.steps
 
+    def over_budget(self, growth: int) -> str | None:
+        """Return why a write of this many bytes is refused, None if it fits; one that stores nothing always does."""
+        total, limit = self.usage.total_bytes + growth, self.limits.state_bytes
+        if growth <= 0 or total <= limit:
+            return None
+        return (
+            f"the state of Flow {self.flow_id} would take {total} bytes, {self.usage.live_bytes + growth} of them live "
+            f"and the rest replaced values that its history keeps; the limit of this run is {limit}: store less, or "
+            "keep large values outside"
+        )
+
     def queued_messages(self, channel_name: str) -> list[Message]:
         """Return a Channel's queued messages, oldest first."""
         return self.channels.get(channel_name, [])
 
     def drain(self) -> Delta:
         """Return what changed since the last call, and start anew."""
+        if self.delta.is_event:
+            self.usage.next_event(self.limits)
         delta, self.delta = self.delta, Delta()
         return delta

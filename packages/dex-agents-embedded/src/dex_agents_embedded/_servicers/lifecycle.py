@@ -10,7 +10,7 @@ from dex.dexpb import dex_pb2 as pb
 
 from dex_agents_embedded._hot_runs import HotRun
 from dex_agents_embedded._index_types import IndexTypes
-from dex_agents_embedded._limits import attribute_values
+from dex_agents_embedded._limits import attribute_values, first_oversized
 from dex_agents_embedded._machine import commands
 from dex_agents_embedded._machine.refusal import RefusedError
 from dex_agents_embedded._machine.run import Run
@@ -121,8 +121,9 @@ class Lifecycle:
         retry = options.retry_policy
         if min(retry.initial_interval_seconds, retry.maximum_interval_seconds, retry.maximum_attempts) < 0:
             raise invalid("the numbers of the Flow's retry policy must not be negative")
-        oversized = self._shell.limits.first_oversized(
-            [("the input", request.step_input), *attribute_values(options.attributes)]
+        oversized = first_oversized(
+            [("the input", request.step_input), *attribute_values(options.attributes)],
+            self._shell.limits.run.value_bytes,
         )
         if oversized is not None:
             raise invalid(oversized)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from dex.dexpb import dex_pb2 as pb
 
 from dex_agents_embedded._hot_runs import HotRun
-from dex_agents_embedded._limits import attribute_values, message_values
+from dex_agents_embedded._limits import attribute_values, first_oversized, message_values
 from dex_agents_embedded._machine import commands
 from dex_agents_embedded._machine.phase import Phase
 from dex_agents_embedded._machine.refusal import RefusedError
@@ -28,8 +28,8 @@ class State:
 
     async def publish(self, request: pb.PublishToChannelRequest) -> None:
         """Queue Channel messages."""
-        self._require_fitting(self._shell.limits.first_oversized(message_values(request.messages)))
         hot = find_running(self._shell, request.flow_id, request.run_id)
+        _require_fitting(hot, message_values(request.messages))
         await self._change(hot, lambda run: commands.publish(run, request.messages, time.time()))
 
     async def delete_message(self, request: pb.DeleteChannelMessageRequest) -> None:
@@ -50,8 +50,8 @@ class State:
 
     async def set_attributes(self, request: pb.SetAttributesRequest) -> None:
         """Set or delete Attributes."""
-        self._require_fitting(self._shell.limits.first_oversized(attribute_values(request.attributes)))
         hot = find_running(self._shell, request.flow_id, request.run_id)
+        _require_fitting(hot, attribute_values(request.attributes))
         await self._change(hot, lambda run: commands.set_attributes(run, request.attributes))
 
     async def attributes(self, request: pb.GetAttributesRequest) -> pb.GetAttributesResponse:
@@ -111,10 +111,11 @@ class State:
         (then or self._shell.settle)(hot)
         await hot.saved()
 
-    @staticmethod
-    def _require_fitting(oversized: str | None) -> None:
-        if oversized is not None:
-            raise invalid(oversized)
+
+def _require_fitting(hot: HotRun, values: Iterable[tuple[str, pb.Value]]) -> None:
+    oversized = first_oversized(values, hot.run.limits.value_bytes)
+    if oversized is not None:
+        raise invalid(oversized)
 
 
 def _attribute(key: str, value: bytes) -> pb.KV:

@@ -9,19 +9,22 @@ from typing import Any, NamedTuple
 
 from dex.dexpb import dex_pb2 as pb
 
+from dex_agents_embedded._machine.budget import RunLimits, Usage
 from dex_agents_embedded._machine.delta import Message
 from dex_agents_embedded._machine.phase import Phase
 from dex_agents_embedded._machine.run import Parent, Run
 from dex_agents_embedded._machine.step import StepExecution
 
 from . import keys
+from .leftovers import leftover_rows
+from .statements import Operation
 
 _RUN = (
     "SELECT run_id, flow_id, flow_type, request_id, started_at, status, closed_at, step_counts, step_sequence,"
     " message_sequence, completes_gracefully, outputs, error_type, error_message, deadline, timeout_policy, "
     "timeout_seconds, config, run_attempt, is_restarting, is_retried, timeout_handler, parent_flow_id, parent_step_id,"
-    " parent_index"
-    " FROM run JOIN run_state USING (run_key) WHERE run_key = ?"
+    " parent_index, limits, expires_at, live_bytes, event_count"
+    " FROM run JOIN run_state USING (run_key) JOIN run_usage USING (run_key) WHERE run_key = ?"
 )
 _STEPS = (
     "SELECT step_key, phase, attempt, first_attempt_at, due, interval, deadlines, fired, wait_for_failed, condition, "
@@ -33,6 +36,7 @@ _MESSAGES = (
     "SELECT message_key, channel_name, message_id, value FROM channel_message"
     " WHERE message_key BETWEEN ? AND ? ORDER BY message_key"
 )
+_REPLACED = "SELECT bucket_key, bytes FROM replaced_bytes WHERE bucket_key BETWEEN ? AND ?"
 # Steps that wait for messages only are nobody's business at a start, so that a restart costs nothing for them.
 _PENDING = "SELECT step_key, phase, due, deadlines, fired FROM step WHERE phase <> ? OR deadlines IS NOT NULL"
 _DEADLINES = "SELECT run_key, deadline FROM run_state WHERE deadline > 0 AND status = ?"
@@ -58,7 +62,10 @@ class Loader:
 
     def newest_run_key(self) -> int:
         """Return the largest key in use, 0 in an empty file."""
-        key: int | None = self._connection.execute("SELECT max(run_key) FROM run").fetchone()[0]
+        key: int | None = self._connection.execute(
+            "SELECT max(run_key) FROM (SELECT max(run_key) AS run_key FROM run"
+            " UNION ALL SELECT max(run_key) FROM purge)"
+        ).fetchone()[0]
         return key or 0
 
     def find_run(self, flow_id: str, run_id: str = "") -> int | None:
@@ -90,7 +97,17 @@ class Loader:
             run.steps[execution.id] = execution
         for key, channel_name, message_id, value in self._connection.execute(_MESSAGES, keys.message_range(run_key)):
             run.channels.setdefault(channel_name, []).append(Message(keys.message_sequence(key), message_id, value))
+        for key, size in self._connection.execute(_REPLACED, keys.step_range(run_key)):
+            run.usage.replaced[keys.bucket_part(key)] = size
         return run
+
+    def attribute_size(self, run_key: int, physical_key: str) -> int:
+        """Read the length in bytes of one Attribute's serialized value; 0 if it is absent."""
+        row = self._connection.execute(
+            "SELECT length(value) FROM attribute WHERE run_key = ? AND map_name = ? AND instance = ?",
+            keys.attribute_key(run_key, physical_key),
+        ).fetchone()
+        return 0 if row is None else row[0]
 
     def start_request(self, run_key: int) -> pb.StartFlowRequest:
         """Read the request that started a run."""
@@ -150,6 +167,22 @@ class Loader:
             due[run_key] = min(deadline, due.get(run_key, deadline))
         for run_key in sorted(due):
             yield Pending(run_key, due[run_key])
+
+    def expired(self, now: float, limit: int) -> list[int]:
+        """Read the keys of closed runs whose retention is over, those first that are over longest."""
+        rows = self._connection.execute(
+            "SELECT run_key FROM run_state WHERE expires_at > 0 AND expires_at <= ? ORDER BY expires_at LIMIT ?",
+            (now, limit),
+        )
+        return [run_key for (run_key,) in rows]
+
+    def purging(self) -> list[int]:
+        """Read the keys of runs whose deletion has begun."""
+        return [run_key for (run_key,) in self._connection.execute("SELECT run_key FROM purge ORDER BY run_key")]
+
+    def leftover_rows(self, run_key: int) -> list[Operation]:
+        """Return deletions of the next rows of a run that is gone, none when nothing is left."""
+        return leftover_rows(self._connection, run_key)
 
     def search(
         self, clauses: Sequence[str], parameters: Sequence[str | int | float], limit: int
@@ -216,6 +249,9 @@ def _run_from(run_key: int, row: tuple[Any, ...]) -> Run:
         run_attempt=row[18],
         is_restarting=bool(row[19]),
         timeout_handler=None if row[21] is None else pb.FlowTimeoutHandlerOptions.FromString(row[21]),
+        limits=RunLimits.from_json(row[25]),
+        expires_at=row[26],
+        usage=Usage(live_bytes=row[27], event_count=row[28]),
         parent=None if row[22] is None else Parent(row[22], row[23], row[24]),
     )
 

@@ -53,7 +53,9 @@ _SECOND_TABLES: Final = (
     "ALTER TABLE run_state ADD COLUMN config BLOB NOT NULL DEFAULT x''",
     "ALTER TABLE run_state ADD COLUMN run_attempt INTEGER NOT NULL DEFAULT 1",
     "ALTER TABLE run_state ADD COLUMN is_restarting INTEGER NOT NULL DEFAULT 0",
-    "CREATE INDEX run_closed ON run_state (closed_at) WHERE closed_at > 0",
+    "ALTER TABLE run_state ADD COLUMN expires_at REAL NOT NULL DEFAULT 0",
+    "UPDATE run_state SET expires_at = closed_at + 7 * 24 * 60 * 60 WHERE closed_at > 0",
+    "CREATE INDEX run_to_expire ON run_state (expires_at) WHERE expires_at > 0",
     "ALTER TABLE step ADD COLUMN sub_results BLOB",
     "ALTER TABLE attribute ADD COLUMN is_secret INTEGER NOT NULL DEFAULT 0",
     # What a run takes of its budget. A table of its own: it changes with every Step, and `run_state` can be large.

@@ -28,6 +28,7 @@ def run_row(run: Run, start_request: pb.StartFlowRequest) -> Operation:
         int(run.origin is not None),
         None if run.timeout_handler is None else run.timeout_handler.SerializeToString(),
         *((None, None, None) if run.parent is None else (run.parent.flow_id, run.parent.step_id, run.parent.index)),
+        run.limits.to_json(),
     )
     return Operation(Statement.RUN_INSERT, run.key, parameters)
 
@@ -65,7 +66,23 @@ def delta_rows(run: Run, delta: Delta) -> list[Operation]:
         rows.append(Operation(Statement.MESSAGE_DELETE, key, (key,)))
     for physical_key, change in delta.attributes.items():
         rows.extend(_attribute_rows(run.key, physical_key, change))
+    rows.extend(_usage_rows(run))
     return rows
+
+
+def _usage_rows(run: Run) -> Iterator[Operation]:
+    usage = run.usage
+    if usage.is_changed:
+        usage.is_changed = False
+        yield Operation(Statement.USAGE_PUT, run.key, (run.key, usage.live_bytes, usage.event_count))
+    for part in usage.changed:
+        key = keys.bucket_key(run.key, part)
+        size = usage.replaced.get(part)
+        if size is None:
+            yield Operation(Statement.REPLACED_DELETE, key, (key,))
+        else:
+            yield Operation(Statement.REPLACED_PUT, key, (key, size))
+    usage.changed.clear()
 
 
 def _state_parameters(run: Run) -> tuple[Parameter, ...]:
@@ -86,6 +103,7 @@ def _state_parameters(run: Run) -> tuple[Parameter, ...]:
         run.config.SerializeToString(),
         run.run_attempt,
         int(run.is_restarting),
+        run.expires_at,
     )
 
 
@@ -131,11 +149,13 @@ def mutable_step_columns(step: StepExecution) -> tuple[Parameter, ...]:
 def _attribute_rows(run_key: int, physical_key: str, change: AttributeChange) -> Iterator[Operation]:
     key = keys.attribute_key(run_key, physical_key)
     index_row = (run_key, physical_key)
+    if change.is_secret:
+        yield Operation(Statement.ATTRIBUTE_ERASE, key, key)
     if change.value is None:
         yield Operation(Statement.ATTRIBUTE_DELETE, key, key)
         yield Operation(Statement.INDEX_DELETE, index_row, index_row)
         return
-    yield Operation(Statement.ATTRIBUTE_PUT, key, (*key, change.value))
+    yield Operation(Statement.ATTRIBUTE_PUT, key, (*key, change.value, int(change.is_secret)))
     if change.index is None:
         yield Operation(Statement.INDEX_DELETE, index_row, index_row)
         return

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from dex_agents_embedded.errors import CommitFailedError
 
-from .statements import Group, Operation, add_to_group, execute_group
+from .statements import ERASING, Group, Operation, add_to_group, execute_group
 
 
 class Writer:
@@ -49,6 +49,7 @@ class Writer:
         self._loop = asyncio.get_running_loop()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="dex-engine-commit")
         self._group: Group = {}
+        self._log_holds_secrets = False
         self._waiting: asyncio.Future[None] | None = None
         self._in_flight: asyncio.Future[None] | None = None
 
@@ -102,12 +103,16 @@ class Writer:
         except Exception as error:  # noqa: BLE001 - whatever it is, memory is ahead of the disk now
             self._fail(error)
             return
-        self._thread.submit(self._commit).add_done_callback(self._commit_ended)
+        self._thread.submit(self._commit, not ERASING.isdisjoint(group)).add_done_callback(self._commit_ended)
 
-    def _commit(self) -> None:
+    def _commit(self, has_erased: bool) -> None:
         if self._before_commit is not None:
             self._before_commit()
         self._connection.execute("COMMIT")
+        if has_erased or self._log_holds_secrets:
+            # What was erased from the file is still in the log. A reader can be in the way; then the next commit tries.
+            (is_busy, _, _) = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            self._log_holds_secrets = bool(is_busy)
 
     def _commit_ended(self, ended: ThreadFuture[None]) -> None:
         self._loop.call_soon_threadsafe(self._commit_done, ended)
