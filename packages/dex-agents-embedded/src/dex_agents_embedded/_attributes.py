@@ -40,9 +40,15 @@ class Attributes:
             if change.value is not None:
                 usage.add(len(change.value))
 
+    def secrets(self, hot: HotRun) -> set[str]:
+        """Return the keys of the run's hard-delete Attributes."""
+        secrets = self._loader.secret_keys(hot.run.key)
+        secrets.update(hot.uncommitted_secrets())
+        return secrets
+
     def forgettable(self, hot: HotRun) -> list[str]:
         """Return the keys that a retry of the whole Flow forgets: all but those of hard-delete Attributes."""
-        secrets = self._loader.secret_keys(hot.run.key)
+        secrets = self.secrets(hot)
         return [key for key in self.all(hot) if key not in secrets]
 
     def selected(self, hot: HotRun, selectors: Collection[str]) -> dict[str, bytes]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Final
 
 from dex.dexpb import dex_pb2 as pb
 
@@ -16,17 +17,21 @@ KIBIBYTE = 1024
 MEBIBYTE = 1024 * KIBIBYTE
 
 
+LARGEST_FRAME_BYTES: Final = 3 * MEBIBYTE + 920 * KIBIBYTE
+"""The SDK receives at most 4 MiB; the rest is left to the envelope."""
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Sizes in bytes of serialized messages.
 
     Attributes:
         run: The limits of runs that start now.
-        frame: One message to a Worker or Client. Both accept at most 4 MiB; the rest is left to the envelope.
+        frame: One message to a Worker or Client.
     """
 
     run: RunLimits = field(default_factory=RunLimits)
-    frame: int = 3 * MEBIBYTE + 920 * KIBIBYTE
+    frame: int = LARGEST_FRAME_BYTES
 
 
 def oversized_value(response: Response, limit: int) -> str | None:

@@ -149,6 +149,7 @@ class Rpcs:
         ended: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         try:
             message = self._shell.requests.rpc(hot, call, self._shell.task_id())
+            blobs = self._shell.blobs.take_from_request(message.rpc, lambda: self._shell.attributes.secrets(hot))
             self._check_frame(call.rpc_name, message)
             await hot.saved()  # the request may hold changes that are not on the disk yet
         except BaseException:
@@ -161,7 +162,7 @@ class Rpcs:
             if not ended.done():
                 ended.set_result(outcome)
 
-        task = Task(need, message, lambda _: None, end)
+        task = Task(need, message, lambda _: None, end, blobs=blobs)
         dispatch.hand_out(stream, task)
         hot.sticky_worker = stream.worker_id
         try:
@@ -173,7 +174,7 @@ class Rpcs:
             return Failed(Failure(text, failures.TIMEOUT, grpc_status=number))
         finally:
             if not task.has_ended:
-                task.has_ended = True
+                task.abandon()
                 dispatch.cancel(task)
 
     def _check_frame(self, rpc_name: str, message: pb.PollWorkerTask) -> None:

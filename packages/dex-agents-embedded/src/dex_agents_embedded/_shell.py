@@ -16,6 +16,7 @@ from dex.dexpb import dex_pb2 as pb
 from . import _failures as failures
 from ._attempt import Attempt
 from ._attributes import Attributes
+from ._blobs import Blobs
 from ._changes import Changes
 from ._dispatch import Dispatch
 from ._hot_runs import HotRun, HotRuns
@@ -63,6 +64,7 @@ class Shell:
         runs: The runs in memory.
         attributes: Reads Attributes.
         requests: Builds what Workers are sent.
+        blobs: What those messages name instead of carrying it.
     """
 
     def __init__(
@@ -78,6 +80,7 @@ class Shell:
         self.attributes = Attributes(loader)
         self.requests = Requests(self.attributes)
         self.dispatch = dispatch
+        self.blobs = Blobs(limits.frame)
         self.loader = loader
         self.limits = limits
         self._on_stream_write = on_stream_write
@@ -280,6 +283,8 @@ class Shell:
         now = time.time()
         commands.attempt_started(hot.run, step, now)
         message = self.requests.step(hot, step, self.task_id())
+        request = message.wait_for if step.phase.is_wait_for else message.execute
+        blobs = self.blobs.take_from_request(request, lambda: self.attributes.secrets(hot))
         size = message.ByteSize()
         if size > self.limits.frame:
             text = (
@@ -295,6 +300,7 @@ class Shell:
             message,
             on_output=lambda output: self._output(hot, attempt, output),
             on_end=lambda outcome: self._ended(hot, attempt, outcome),
+            blobs=blobs,
         )
         attempt = Attempt(step, task)
         hot.attempts[step.id] = attempt

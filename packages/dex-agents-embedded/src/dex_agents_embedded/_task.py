@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
@@ -91,6 +91,7 @@ class Task:
         on_end: Called once with the outcome.
         stream: The slot that has it.
         has_ended: True once `on_end` was called or the task was abandoned; later frames change nothing.
+        blobs: What the message names instead of carrying it; kept as long as the Worker may ask for it.
         retries: How often the same stream was asked again because its Worker was still cleaning up.
     """
 
@@ -100,6 +101,7 @@ class Task:
     on_end: Callable[[Outcome], None]
     stream: Slot | None = None
     has_ended: bool = False
+    blobs: Sequence[object] = ()
     retries: int = 0
 
     @property
@@ -110,8 +112,13 @@ class Task:
     def end(self, outcome: Outcome) -> None:
         """Report the outcome, unless it has been reported or nobody wants it any more."""
         if not self.has_ended:
-            self.has_ended = True
+            self.abandon()
             self.on_end(outcome)
+
+    def abandon(self) -> None:
+        """Want no outcome any more: whatever still comes changes nothing."""
+        self.has_ended = True
+        self.blobs = ()
 
 
 @dataclass(eq=False, slots=True)

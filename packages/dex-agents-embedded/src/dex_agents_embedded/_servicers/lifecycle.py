@@ -74,6 +74,7 @@ class Lifecycle:
         result = flow_result(run)
         if not request.needs_results:
             del result.results[:]
+        self._shell.blobs.take_from_result(run.flow_id, result)
         return result
 
     async def summary(self, request: pb.GetFlowSummaryRequest) -> pb.GetFlowSummaryResponse:

@@ -140,7 +140,7 @@ class Loader:
     def secret_keys(self, run_key: int) -> set[str]:
         """Read the physical keys of a run's hard-delete Attributes."""
         rows = self._connection.execute(
-            "SELECT map_name, instance FROM attribute WHERE run_key = ? AND is_secret", (run_key,)
+            "SELECT map_name, instance FROM attribute WHERE run_key = ? AND is_secret = 1", (run_key,)
         )
         return {keys.physical_key(map_name, instance) for map_name, instance in rows}
 

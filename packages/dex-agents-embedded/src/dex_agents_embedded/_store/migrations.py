@@ -58,6 +58,7 @@ _SECOND_TABLES: Final = (
     "CREATE INDEX run_to_expire ON run_state (expires_at) WHERE expires_at > 0",
     "ALTER TABLE step ADD COLUMN sub_results BLOB",
     "ALTER TABLE attribute ADD COLUMN is_secret INTEGER NOT NULL DEFAULT 0",
+    "CREATE INDEX secret_attribute ON attribute (run_key) WHERE is_secret = 1",
     # What a run takes of its budget. A table of its own: it changes with every Step, and `run_state` can be large.
     "CREATE TABLE run_usage (run_key INTEGER PRIMARY KEY, live_bytes INTEGER NOT NULL, event_count INTEGER NOT NULL)",
     "CREATE TABLE replaced_bytes (bucket_key INTEGER PRIMARY KEY, bytes INTEGER NOT NULL)",
