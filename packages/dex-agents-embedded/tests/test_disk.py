@@ -22,6 +22,7 @@ from dex import (
     Attribute,
     Context,
     Flow,
+    FlowNotFoundError,
     PersistenceSchema,
     RPCResult,
     Step,
@@ -33,7 +34,8 @@ from dex import (
 )
 from dex.dexpb import dex_pb2 as pb
 
-from dex_agents_embedded import CommitFailedError, EmbeddedEngine
+from dex_agents_embedded import CommitFailedError, DataFileError, EmbeddedEngine
+from dex_agents_embedded._store import schema
 from engine_world import World, eventually
 
 total = Attribute("total", int)
@@ -178,6 +180,63 @@ async def test_a_failed_commit_stops_the_engine_and_loses_nothing_that_was_ackno
             with pytest.raises(grpc.aio.AioRpcError) as missing:
                 await world.service.GetFlowSummary(pb.GetFlowSummaryRequest(flow_id=flow_id))
             assert missing.value.code() == grpc.StatusCode.NOT_FOUND
+
+
+@pytest.fixture
+def connections(monkeypatch: pytest.MonkeyPatch) -> list[sqlite3.Connection]:
+    """The writing connections of the engines that the test starts, so that it can turn SQLite itself against them."""
+    opened: list[sqlite3.Connection] = []
+
+    def open_and_remember(path: Path) -> sqlite3.Connection:
+        opened.append(schema.open_file(path))
+        return opened[-1]
+
+    monkeypatch.setattr("dex_agents_embedded._engine.open_file", open_and_remember)
+    return opened
+
+
+@pytest.mark.parametrize(
+    ("pragma", "reason"),
+    [("max_page_count = 60", "database or disk is full"), ("query_only = 1", "attempt to write a readonly database")],
+)
+async def test_a_disk_that_takes_nothing_more_stops_the_engine_which_says_why_and_loses_nothing(
+    tmp_path: Path, connections: list[sqlite3.Connection], pragma: str, reason: str
+) -> None:
+    flow = CountFlow()
+    acknowledged: list[str] = []
+    async with World(tmp_path, flow, engine=EmbeddedEngine(tmp_path / "data", stop_grace_seconds=0.5)) as world:
+        await world.start_worker()
+        await world.client.start_flow(flow, "before", 3)
+        await world.finish("before")
+        connections[0].execute(f"PRAGMA {pragma}")
+        with pytest.raises(grpc.aio.AioRpcError, match=reason) as caught:
+            for number in range(500):
+                request = start_request(f"flow-{number}")
+                request.step_input.string_value = "x" * 2000
+                await world.service.StartFlow(request)
+                acknowledged.append(request.flow_id)
+        assert caught.value.code() == grpc.StatusCode.UNAVAILABLE
+        async with asyncio.timeout(5):
+            await world.engine.wait_ended()
+        assert reason in str(world.engine.failure)
+        assert "start the engine again" in str(world.engine.failure)
+    assert (len(acknowledged) > 0) == pragma.startswith("max")
+    async with World(tmp_path, flow, engine=EmbeddedEngine(tmp_path / "data")) as world:
+        assert (await world.finish("before")).single_output(int) == 3
+        for flow_id in acknowledged:
+            assert await world.client.describe_flow(flow_id)
+        with pytest.raises(FlowNotFoundError):
+            await world.client.describe_flow(f"flow-{len(acknowledged)}")
+
+
+async def test_a_place_that_cannot_be_written_is_refused_at_the_start(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no directory")
+    with pytest.raises(DataFileError, match="cannot be written") as caught:
+        await EmbeddedEngine(tmp_path / "file" / "data").start()
+    assert caught.value.reason == "not_writable"
+    (tmp_path / "data" / "engine.lock").mkdir(parents=True)
+    with pytest.raises(DataFileError, match="cannot be written"):
+        await EmbeddedEngine(tmp_path / "data").start()
 
 
 def read_everything(file: Path) -> list[list[tuple[Any, ...]]]:

@@ -248,7 +248,6 @@ async def test_what_only_a_dex_server_has_is_refused_with_a_clear_text(tmp_path:
     async with World(tmp_path, flow) as world:
         calls: list[Any] = [
             world.service.ResetFlow(pb.ResetFlowRequest(flow_id="x")),
-            world.service.LoadBlobs(pb.LoadBlobsRequest()),
             world.service.GetHistoryEvents(pb.GetHistoryEventsRequest(flow_id="x")),
         ]
         for call in calls:

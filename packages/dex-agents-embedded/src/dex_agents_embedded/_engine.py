@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import ipaddress
 import logging
 import os
@@ -30,15 +29,13 @@ from ._rpcs import Rpcs
 from ._servicers.flows import Flows
 from ._servicers.worker_tasks import WorkerTasks
 from ._shell import Shell
+from ._store.directory import DATA_FILE, lock, not_writable
 from ._store.loader import Loader
 from ._store.schema import open_file, open_reader
 from ._store.writer import Writer
 from ._stream_servicer import StreamServicer
 from ._streams import StreamBackend, StreamStore
-from .errors import AddressError, CommitFailedError, DataFileError, EngineError, EngineInUseError
-
-DATA_FILE: Final = "engine.db"
-LOCK_FILE: Final = "engine.lock"
+from .errors import AddressError, CommitFailedError, DataFileError, EngineError
 
 _HOT_RUNS: Final = 256
 _CANCEL_GRACE_SECONDS: Final = 0.2
@@ -146,7 +143,7 @@ class EmbeddedEngine:
 
         Raises:
             EngineInUseError: Another engine has the directory.
-            DataFileError: The data file is damaged or newer than this package.
+            DataFileError: The data file is damaged, newer than this package, or cannot be written.
             AddressError: The address cannot be listened on.
             TokenFileError: The token file cannot be used.
             RuntimeError: The engine was started before; make a new one instead.
@@ -155,8 +152,11 @@ class EmbeddedEngine:
             raise RuntimeError("an engine is started once: make a new EmbeddedEngine")
         host = _allowed_host(self._requested_address, has_token=self._token_file is not None)
         tokens = () if self._token_file is None else read_tokens(self._token_file)
-        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._lock = _lock(self._directory / LOCK_FILE)
+        try:
+            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise not_writable(self._directory, error) from error
+        self._lock = lock(self._directory)
         try:
             await self._open(host, tokens)
         except BaseException:
@@ -260,7 +260,6 @@ class EmbeddedEngine:
             pass  # it is in `failure`, and whoever waited for it was told
         finally:
             if self._lock is not None:
-                # The file stays: a lock on a deleted file would not exclude one on its successor.
                 os.close(self._lock)
                 self._lock = None
 
@@ -312,14 +311,3 @@ def _bind(server: Any, address: str) -> int:
         text = f"{address} cannot be listened on, another program has it: stop that, or choose another port (0: any)"
         raise AddressError(text, "address_in_use") from cause
     return port
-
-
-def _lock(path: Path) -> int:
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(descriptor)
-        text = f"another engine uses {path.parent}: connect to that one, stop it, or choose another directory"
-        raise EngineInUseError(text) from error
-    return descriptor

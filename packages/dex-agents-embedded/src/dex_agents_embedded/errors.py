@@ -43,10 +43,10 @@ class DataFileError(EngineError):
 
     Attributes:
         reason: `unreadable` for a damaged file or one that is not an engine's, `newer` for one that a newer version
-            wrote.
+            wrote, `not_writable` when the disk is full or read-only.
     """
 
-    def __init__(self, text: str, reason: Literal["unreadable", "newer"]) -> None:
+    def __init__(self, text: str, reason: Literal["unreadable", "newer", "not_writable"]) -> None:
         super().__init__(text, reason)
 
 

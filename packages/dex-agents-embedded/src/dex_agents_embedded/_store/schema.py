@@ -16,6 +16,10 @@ APPLICATION_ID: Final = 0x44584147
 SCHEMA_VERSION: Final = len(MIGRATIONS)
 """Stored as SQLite's `user_version`; a file with a larger one is refused, one with a smaller one is brought forward."""
 
+_NO_FAULT_OF_THE_FILE: Final = frozenset(
+    {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_PERM}
+)
+
 _QUICK_CHECK_LIMIT_BYTES: Final = 64 * 1024 * 1024  # checking a file of this size takes well under a second
 
 
@@ -29,13 +33,17 @@ def open_file(path: Path) -> sqlite3.Connection:
         DataFileError: The file is damaged, is no engine's, or was written by a newer version. It is left as it is.
     """
     if path.exists() and path.stat().st_size:
-        _check(path)
-    # What Flows keep is nobody else's; the log files take over the mode.
-    path.touch(mode=0o600)
+        check(path)
     try:
+        # What Flows keep is nobody else's; the log files take over the mode.
+        path.touch(mode=0o600)
         connection = _connect(path)
         migrate(connection)
+    except OSError as error:
+        raise _not_writable(path, error.strerror or str(error)) from error
     except sqlite3.Error as error:
+        if error.sqlite_errorcode & 0xFF in _NO_FAULT_OF_THE_FILE:
+            raise _not_writable(path, str(error)) from error
         raise _unreadable(path, str(error)) from error
     return connection
 
@@ -62,8 +70,12 @@ def _connect(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _check(path: Path) -> None:
-    """Look at an existing file without changing it."""
+def check(path: Path) -> None:
+    """Look at an existing file without changing it.
+
+    Raises:
+        DataFileError: It is damaged, is no engine's, or was written by a newer version.
+    """
     try:
         connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
         try:
@@ -87,6 +99,11 @@ def _check(path: Path) -> None:
             "upgrade the package, or use another directory"
         )
         raise DataFileError(text, "newer")
+
+
+def _not_writable(path: Path, why: str) -> DataFileError:
+    text = f"{path} cannot be written ({why}): free space, change its permissions, or use another directory"
+    return DataFileError(text, "not_writable")
 
 
 def _unreadable(path: Path, why: str) -> DataFileError:

@@ -1,14 +1,17 @@
 """The seam to an engine that runs in this process: found by entry point, so that the core depends on none."""
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Protocol, Self
+from typing import Any, Final, Protocol, Self
 
 from dex_agents.errors import EngineStartError
 
 ENGINE_ENTRY_POINTS: Final = "dex_agents.engine"
 ENGINE_NAME: Final = "embedded"
+STORAGE_NAME: Final = "storage"
 DEFAULT_DIRECTORY: Final = ".dex-agents"
 """Where an embedded engine keeps its file when no directory is named, relative to the current one."""
 
@@ -38,6 +41,26 @@ class EngineFactory(Protocol):
         ...
 
 
+class EngineStorage(Protocol):
+    """What can be done with an engine's directory. Everything blocks."""
+
+    def backup(self, directory: Path, target: Path) -> None:
+        """Write a copy of the data, also while the engine runs."""
+        ...
+
+    def check_integrity(self, directory: Path) -> list[str]:
+        """Return what is wrong with the data, nothing when it is whole."""
+        ...
+
+    def export_flow(self, directory: Path, flow_id: str, target: Path) -> int:
+        """Write one session into a file of its own and return how many runs that were."""
+        ...
+
+    def import_flows(self, directory: Path, source: Path) -> list[str]:
+        """Put exported sessions into the data of an engine that does not run, and return their ids."""
+        ...
+
+
 class RunningEngine:
     """The embedded engine on a directory; use it inside `async with`.
 
@@ -64,16 +87,12 @@ class RunningEngine:
         return self._engine.address
 
     async def __aenter__(self) -> Self:
-        factory = _load_factory()
+        factory: EngineFactory = _load(ENGINE_NAME)
         try:
             engine = factory(self._directory, address=self._asked_address, **self._options)
             await engine.start()
         except Exception as error:
-            # The core knows no class of an engine; `reason` is the contract.
-            reason = getattr(error, "reason", None)
-            if not isinstance(reason, str):
-                raise
-            raise EngineStartError(str(error), reason=reason) from error
+            raise _translated(error) from error
         self._engine = engine
         return self
 
@@ -88,10 +107,29 @@ class RunningEngine:
             await engine.stop()
 
 
-def _load_factory() -> EngineFactory:
-    for found in entry_points(group=ENGINE_ENTRY_POINTS, name=ENGINE_NAME):
-        factory: EngineFactory = found.load()
-        return factory
+@contextmanager
+def engine_storage() -> Generator[EngineStorage, None, None]:
+    """Give what can be done with an engine's directory.
+
+    Raises:
+        EngineStartError: No engine is installed, or what is done inside failed; has `reason`.
+    """
+    storage: EngineStorage = _load(STORAGE_NAME)
+    try:
+        yield storage
+    except Exception as error:
+        raise _translated(error) from error
+
+
+def _translated(error: Exception) -> Exception:
+    """Return the core's error for an engine's one. The core knows no class of an engine; `reason` is the contract."""
+    reason = getattr(error, "reason", None)
+    return EngineStartError(str(error), reason=reason) if isinstance(reason, str) else error
+
+
+def _load(name: str) -> Any:
+    for found in entry_points(group=ENGINE_ENTRY_POINTS, name=name):
+        return found.load()
     raise EngineStartError(
         "no embedded engine is installed: install dex-agents-embedded, or name a Dex Server with `address` or "
         "DEX_SERVER_ADDRESS",
