@@ -1,5 +1,8 @@
 """The SDK's synchronous Client and Worker, which pull or listen."""
 
+# pyright: reportIncompatibleMethodOverride=false
+# The SDK names the argument of every Step `input`.
+
 from __future__ import annotations
 
 import asyncio
