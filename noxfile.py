@@ -44,6 +44,14 @@ def tests_on(session: nox.Session) -> None:
 
 
 @nox.session
+def crash(session: nox.Session) -> None:
+    """Kill the engine at 200 random moments, where the ordinary suite does it 20 times."""
+    sync(session, "test")
+    chosen = session.posargs or ["packages/dex-agents-embedded/tests/test_crash.py"]
+    session.run("pytest", *chosen, env={"DEX_AGENTS_CRASH_ROUNDS": "200"})
+
+
+@nox.session
 def lint(session: nox.Session) -> None:
     """Check format, style and the layers between packages."""
     sync(session, "lint")

@@ -24,6 +24,7 @@ from dex import (
     WorkerTarget,
     open_blob_cache,
 )
+from dex.dexpb import dex_pb2 as pb
 from dex.dexpb import dex_pb2_grpc
 
 from dex_agents_embedded import EmbeddedEngine
@@ -112,6 +113,9 @@ class World:
                     await asyncio.sleep(0.005)
                 else:
                     return
+
+    async def state(self, flow_id: str) -> pb.GetFlowStateResponse:
+        return await self.service.GetFlowState(pb.GetFlowStateRequest(flow_id=flow_id))
 
     async def finish(self, flow_id: str) -> FlowResult:
         """Wait for a Flow's end and return how it ended."""

@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self, cast
+from typing import Any, Final, Self, cast, get_args
 
 import grpc
 from dex.dexpb import dex_pb2 as pb
@@ -33,11 +33,13 @@ from ._store.directory import DATA_FILE, lock, not_writable
 from ._store.loader import Loader
 from ._store.schema import open_file, open_reader
 from ._store.writer import Writer
+from ._stream_log import StreamLog
 from ._stream_servicer import StreamServicer
 from ._streams import StreamBackend, StreamStore
 from .errors import AddressError, CommitFailedError, DataFileError, EngineError
 
 _HOT_RUNS: Final = 256
+STREAM_DIRECTORY: Final = "streams"
 _CANCEL_GRACE_SECONDS: Final = 0.2
 
 _logger = logging.getLogger(__name__)
@@ -72,9 +74,9 @@ class EmbeddedEngine:
             while its history keeps that.
         history_events: How many transitions back the history keeps what was replaced, 10,000 by default.
         retention_seconds: How long a closed run stays readable before it is deleted, 7 days by default.
-        stream_backend: `memory` keeps Streams in memory, so that they are empty after a restart; `disabled` drops
-            what Steps
-            write to them and refuses Clients.
+        stream_backend: `memory` (default) keeps Streams in memory, so that they are empty after a restart; `file` keeps
+            them in the directory too, so that a restart of the engine loses none, without an fsync a message;
+            `disabled` drops what Steps write to them and refuses Clients.
 
     Attributes:
         failure: Why the engine stopped by itself; None while all is well.
@@ -122,7 +124,10 @@ class EmbeddedEngine:
         self._matching = Matching()
         self._push = PushWorkers()
         self._dispatch = Dispatch(self._matching, self._push)
-        self._streams = StreamStore(backend=stream_backend)
+        if stream_backend not in get_args(StreamBackend):
+            raise ValueError(f"stream_backend must be one of {get_args(StreamBackend)}, it is {stream_backend!r}")
+        self._stream_backend: StreamBackend = stream_backend
+        self._streams: StreamStore | None = None
         self._sweeping: asyncio.Task[None] | None = None
         self._ending: asyncio.Task[None] | None = None
         self._ended = asyncio.Event()
@@ -195,11 +200,16 @@ class EmbeddedEngine:
         """Return what the commit thread calls before each commit; tests override it to hold the disk."""
         return None
 
+    def _after_commit(self) -> Callable[[], None] | None:
+        """Return what the commit thread calls after each commit, before anybody is told of it; tests override it."""
+        return None
+
     async def _open(self, host: str, tokens: tuple[str, ...]) -> None:
         path = self._directory / DATA_FILE
-        self._writer = Writer(open_file(path), path, self._commit_failed, self._before_commit())
+        self._writer = Writer(open_file(path), path, self._commit_failed, self._before_commit(), self._after_commit())
         try:
             self._loader = loader = Loader(open_reader(path))
+            self._streams = self._open_streams()
             streams = StreamServicer(self._streams)
 
             def stream_write(run: Run, step_id: str, write: pb.StepStreamWrite) -> None:
@@ -225,6 +235,14 @@ class EmbeddedEngine:
         self._address = f"{host}:{port}"
         _logger.info("engine on %s serves %s, %d Flows were at work", self._address, path, recovered)
 
+    def _open_streams(self) -> StreamStore:
+        if self._stream_backend != "file":
+            return StreamStore(backend=self._stream_backend)
+        try:
+            return StreamStore(backend="file", log=StreamLog(self._directory / STREAM_DIRECTORY))
+        except OSError as error:
+            raise not_writable(self._directory / STREAM_DIRECTORY, error) from error
+
     def _commit_failed(self, failure: CommitFailedError) -> None:
         self.failure = failure
         _logger.error("%s", failure)
@@ -238,7 +256,8 @@ class EmbeddedEngine:
             if self._server is not None:
                 if self.failure is None:
                     await self._dispatch.drained(self._stop_grace)
-                self._streams.close()
+                if self._streams is not None:
+                    self._streams.close()  # which ends the reads that wait
                 if self._shell is not None:
                     self._shell.close()
                 await self._push.close()
@@ -252,6 +271,8 @@ class EmbeddedEngine:
             self._sweeping.cancel()
             await asyncio.wait([self._sweeping])
         try:
+            if self._streams is not None:
+                self._streams.close()
             if self._loader is not None:
                 self._loader.close()
             if self._writer is not None:

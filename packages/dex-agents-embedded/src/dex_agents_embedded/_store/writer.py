@@ -27,6 +27,7 @@ class Writer:
         path: The file, for error texts.
         on_failure: Called once, on the event loop, when a commit failed. Nothing is written afterwards.
         before_commit: Called on the commit thread before each commit; tests hold the disk with it.
+        after_commit: Called there after each commit, before anybody is told of it; tests end the process with it.
 
     Attributes:
         commits: How many commits succeeded.
@@ -39,6 +40,7 @@ class Writer:
         path: Path,
         on_failure: Callable[[CommitFailedError], None],
         before_commit: Callable[[], None] | None = None,
+        after_commit: Callable[[], None] | None = None,
     ) -> None:
         self.commits = 0
         self.failure: CommitFailedError | None = None
@@ -46,6 +48,7 @@ class Writer:
         self._path = path
         self._on_failure = on_failure
         self._before_commit = before_commit
+        self._after_commit = after_commit
         self._loop = asyncio.get_running_loop()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="dex-engine-commit")
         self._group: Group = {}
@@ -109,6 +112,8 @@ class Writer:
         if self._before_commit is not None:
             self._before_commit()
         self._connection.execute("COMMIT")
+        if self._after_commit is not None:
+            self._after_commit()
         if has_erased or self._log_holds_secrets:
             # What was erased from the file is still in the log. A reader can be in the way; then the next commit tries.
             (is_busy, _, _) = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
