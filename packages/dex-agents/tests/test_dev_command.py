@@ -1,8 +1,10 @@
 """`dex-agents dev`: one line when it serves, one line when it cannot."""
 
+import json
 import signal
 import socket
 import sqlite3
+import urllib.request
 from pathlib import Path
 from typing import Any, cast
 
@@ -114,3 +116,17 @@ def test_a_token_file_without_a_token_is_refused(tmp_path: Path) -> None:
     (tmp_path / "tokens").write_text("\n")
     with Command(["dev", "--port", "0", "--token-file", "tokens"], directory=tmp_path) as command:
         assert "is empty" in refused(command)
+
+
+def test_the_log_can_be_json_and_metrics_are_served_when_asked_for(tmp_path: Path) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        metrics_port = str(probe.getsockname()[1])
+    arguments = ["dev", "--port", "0", "--log-json", "--metrics-port", metrics_port, "--stream-backend", "file"]
+    with Command(arguments, directory=tmp_path) as command:
+        address = address_of(command)
+        with urllib.request.urlopen(f"http://127.0.0.1:{metrics_port}/metrics", timeout=5) as answer:
+            assert b"dex_engine_queue_depth 0.0" in answer.read()
+        line = next(line for line in command.output.splitlines() if line.startswith("{"))
+        assert json.loads(line)["address"] == address
+    assert (tmp_path / ".dex-agents" / "streams").is_dir()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
+from ._counters import QueueState
 from ._matching import Matching
 from ._push import PushWorkers
 from ._push_target import PushSlot
@@ -62,6 +64,11 @@ class Dispatch:
             self.push.cancel(task.stream)
         else:
             self.pull.cancel(task)
+
+    def queue_state(self) -> QueueState:
+        """Return how many tasks wait for a Worker, and how long."""
+        since = [claim.since for claims in (self.pull, self.push) for claim in claims.waiting()]
+        return QueueState(len(since), time.monotonic() - min(since) if since else 0.0)
 
     async def drained(self, timeout: float) -> None:
         """Wait until no Worker has a task.

@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self, cast, get_args
+from typing import TYPE_CHECKING, Any, Final, Self, cast, get_args
 
 import grpc
 from dex.dexpb import dex_pb2 as pb
@@ -40,7 +40,11 @@ from .errors import AddressError, CommitFailedError, DataFileError, EngineError
 
 _HOT_RUNS: Final = 256
 STREAM_DIRECTORY: Final = "streams"
+_METRICS_HOST: Final = "127.0.0.1"
 _CANCEL_GRACE_SECONDS: Final = 0.2
+
+if TYPE_CHECKING:
+    from ._metrics import MetricsServer
 
 _logger = logging.getLogger(__name__)
 
@@ -77,6 +81,8 @@ class EmbeddedEngine:
         stream_backend: `memory` (default) keeps Streams in memory, so that they are empty after a restart; `file` keeps
             them in the directory too, so that a restart of the engine loses none, without an fsync a message;
             `disabled` drops what Steps write to them and refuses Clients.
+        metrics_port: Serves the engine's counters as OpenMetrics on this port of 127.0.0.1; 0 takes a free one, see
+            `metrics_address`. It needs the extra `dex-agents-embedded[metrics]`. None (default) serves none.
 
     Attributes:
         failure: Why the engine stopped by itself; None while all is well.
@@ -97,6 +103,7 @@ class EmbeddedEngine:
         history_events: int = 10_000,
         retention_seconds: float = 7 * 24 * 60 * 60,
         stream_backend: StreamBackend = "memory",
+        metrics_port: int | None = None,
     ) -> None:
         if dispatch_wait_seconds < 0 or stop_grace_seconds < 0:
             raise ValueError("dispatch_wait_seconds and stop_grace_seconds must not be negative")
@@ -127,6 +134,8 @@ class EmbeddedEngine:
         if stream_backend not in get_args(StreamBackend):
             raise ValueError(f"stream_backend must be one of {get_args(StreamBackend)}, it is {stream_backend!r}")
         self._stream_backend: StreamBackend = stream_backend
+        self._metrics_port = metrics_port
+        self._metrics: MetricsServer | None = None
         self._streams: StreamStore | None = None
         self._sweeping: asyncio.Task[None] | None = None
         self._ending: asyncio.Task[None] | None = None
@@ -142,6 +151,11 @@ class EmbeddedEngine:
         if self._address is None:
             raise RuntimeError("the engine is not started: await engine.start() first")
         return self._address
+
+    @property
+    def metrics_address(self) -> str | None:
+        """The `host:port` of the metrics (their path is `/metrics`); None when there are none."""
+        return None if self._metrics is None else f"{_METRICS_HOST}:{self._metrics.port}"
 
     async def start(self) -> None:
         """Open the directory, take up what was running, and serve.
@@ -226,6 +240,7 @@ class EmbeddedEngine:
             add.add_WorkerTaskServiceServicer_to_server(WorkerTasks(self._matching), server)
             # The port is taken before anything is taken up, and answers only after.
             port = _bind(server, self._requested_address)
+            self._metrics = self._serve_metrics(shell, self._writer, self._streams)
             recovered = await shell.recover()
         except sqlite3.Error as error:
             text = f"{path} is damaged ({error}): restore it from a backup, or use another directory"
@@ -233,7 +248,29 @@ class EmbeddedEngine:
         await server.start()
         self._sweeping = asyncio.create_task(Retention(shell.runs, loader, self._writer).run())
         self._address = f"{host}:{port}"
-        _logger.info("engine on %s serves %s, %d Flows were at work", self._address, path, recovered)
+        facts = {"address": self._address, "data_file": str(path), "recovered_flows": recovered}
+        _logger.info("engine on %s serves %s, %d Flows were at work", *facts.values(), extra=facts)
+
+    def _serve_metrics(self, shell: Shell, writer: Writer, streams: StreamStore) -> MetricsServer | None:
+        if self._metrics_port is None:
+            return None
+        try:
+            from ._metrics import MetricsServer, Reading
+        except ImportError as error:
+            text = "metrics need another package: install dex-agents-embedded[metrics], or give no metrics_port"
+            raise EngineError(text, "metrics_not_installed") from error
+
+        def read() -> Reading:
+            return Reading(
+                counters=shell.counters,
+                queue=self._dispatch.queue_state(),
+                commits=writer.commit_times,
+                runs_in_memory=len(shell.runs),
+                streams_refused=streams.refused,
+                streams_trimmed=streams.trimmed,
+            )
+
+        return MetricsServer(_METRICS_HOST, self._metrics_port, read)
 
     def _open_streams(self) -> StreamStore:
         if self._stream_backend != "file":
@@ -245,7 +282,7 @@ class EmbeddedEngine:
 
     def _commit_failed(self, failure: CommitFailedError) -> None:
         self.failure = failure
-        _logger.error("%s", failure)
+        _logger.error("%s", failure, extra={"reason": failure.reason})
         self._dispatch.begin_closing("the engine failed")
         if self._ending is None:
             self._ending = asyncio.get_running_loop().create_task(self._end())
@@ -270,6 +307,8 @@ class EmbeddedEngine:
         if self._sweeping is not None:
             self._sweeping.cancel()
             await asyncio.wait([self._sweeping])
+        if self._metrics is not None:
+            await asyncio.to_thread(self._metrics.close)
         try:
             if self._streams is not None:
                 self._streams.close()

@@ -97,6 +97,12 @@ class Matching:
             frame = pb.PollWorkerTaskResponse(cancel_task=pb.PollWorkerTaskCancelTask(task_id=task.id))
             self._spawn(stream.write(frame))
 
+    def waiting(self) -> Iterator[Claim]:
+        """Yield the claims that wait."""
+        for claims in self._claims.values():
+            for queue in claims.values():
+                yield from queue
+
     def serves(self, flow_type: str) -> bool:
         """True while a Worker of the Flow type is connected."""
         return any(flow_type in stream.flow_types for stream in self._streams)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterator
 from typing import Any, Final, cast
 
 import grpc
@@ -73,10 +74,10 @@ class PushWorkers:
         if slot.call is not None:
             slot.call.cancel()
 
-    @property
-    def is_busy(self) -> bool:
-        """True while a Worker has a call."""
-        return bool(self._calls)
+    def waiting(self) -> Iterator[Claim]:
+        """Yield the claims that wait."""
+        for target in self._targets.values():
+            yield from target.claims
 
     async def idle(self) -> None:
         """Wait until no Worker has a call."""

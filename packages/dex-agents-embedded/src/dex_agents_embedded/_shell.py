@@ -18,6 +18,7 @@ from ._attempt import Attempt
 from ._attributes import Attributes
 from ._blobs import Blobs
 from ._changes import Changes
+from ._counters import Counters
 from ._dispatch import Dispatch
 from ._hot_runs import HotRun, HotRuns
 from ._limits import Limits, growth, oversized_value
@@ -65,6 +66,7 @@ class Shell:
         attributes: Reads Attributes.
         requests: Builds what Workers are sent.
         blobs: What those messages name instead of carrying it.
+        counters: What happened since the start.
     """
 
     def __init__(
@@ -83,6 +85,7 @@ class Shell:
         self.blobs = Blobs(limits.frame)
         self.loader = loader
         self.limits = limits
+        self.counters = Counters()
         self._on_stream_write = on_stream_write
         self._writer = writer
         self._timers = Timers(time.time, self._due)
@@ -147,6 +150,7 @@ class Shell:
             limits=self.limits.run,
         )
         commands.begin(run, request, now)
+        self.counters.flows_started += 1
         hot = self.runs.add(run, run_row(run, request))
         self.settle(hot)
         return hot
@@ -324,6 +328,7 @@ class Shell:
                 self.dispatch.hand_out(stream, attempt.task)
                 hot.sticky_worker = stream.worker_id
                 attempt.start_clocks()
+                self.counters.attempts_started += 1
             else:
                 self._give_back(hot, attempt)
         self._changes.notify(hot.run.key)
@@ -354,6 +359,7 @@ class Shell:
         if hot.attempts.get(attempt.step_id) is not attempt or self._writer.failure is not None:
             return
         if isinstance(outcome, NotReached):
+            self.counters.attempts_ended["not_reached"] += 1
             self._give_back(hot, attempt)
             return
         del hot.attempts[attempt.step_id]
@@ -364,6 +370,7 @@ class Shell:
             commands.attempt_failed(hot.run, attempt.step_id, attempt.number, outcome.failure, now)
             # A timeout ends the attempt, not the handler: the Worker is asked to end that.
             self.dispatch.cancel(attempt.task)
+        self.counters.attempts_ended["failed" if isinstance(outcome, Failed) else "completed"] += 1
         self.settle(hot, finishing=attempt.task.stream)
 
     def _refuse_heartbeat(self, run: Run, attempt: Attempt, value: bytes | None) -> failures.Failure | None:

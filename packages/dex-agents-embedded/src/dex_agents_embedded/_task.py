@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
@@ -127,8 +128,10 @@ class Claim:
 
     Attributes:
         need: What is needed.
+        since: When it began to wait, in seconds of the monotonic clock.
         granted: Called with a slot that is reserved for the claim.
     """
 
     need: Need
+    since: float = field(default_factory=time.monotonic, kw_only=True)
     granted: Callable[[Slot], None]

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future as ThreadFuture
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from dex_agents_embedded._counters import Durations
 from dex_agents_embedded.errors import CommitFailedError
 
 from .statements import ERASING, Group, Operation, add_to_group, execute_group
@@ -31,6 +33,7 @@ class Writer:
 
     Attributes:
         commits: How many commits succeeded.
+        commit_times: How long they waited for the disk.
         failure: Why writing ended; None while it works.
     """
 
@@ -43,6 +46,7 @@ class Writer:
         after_commit: Callable[[], None] | None = None,
     ) -> None:
         self.commits = 0
+        self.commit_times = Durations()
         self.failure: CommitFailedError | None = None
         self._connection = connection
         self._path = path
@@ -111,7 +115,9 @@ class Writer:
     def _commit(self, has_erased: bool) -> None:
         if self._before_commit is not None:
             self._before_commit()
+        begin = time.perf_counter()
         self._connection.execute("COMMIT")
+        self.commit_times.observe(time.perf_counter() - begin)
         if self._after_commit is not None:
             self._after_commit()
         if has_erased or self._log_holds_secrets:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from dex_agents._cli.json_log import log_as_json
 from dex_agents._cli.options import data_option
 from dex_agents._serving.engine import RunningEngine
 from dex_agents._serving.signals import wait_for_stop_signal
@@ -25,13 +26,36 @@ from dex_agents._serving.signals import wait_for_stop_signal
     type=click.Path(dir_okay=False, path_type=Path),
     help="File with one bearer token a line; every call needs one. Required for a host that others can reach.",
 )
+@click.option(
+    "--stream-backend",
+    type=click.Choice(["memory", "file", "disabled"]),
+    default="memory",
+    show_default=True,
+    help="Where live events are kept; with file they survive a restart.",
+)
+@click.option(
+    "--metrics-port",
+    type=click.IntRange(0, 65535),
+    help="Port of 127.0.0.1 for OpenMetrics at /metrics; off when it is not given.",
+)
+@click.option("--log-json", is_flag=True, help="Write the log to stderr, one JSON object a line.")
 @data_option
-def dev(port: int, host: str, token_file: Path | None, directory: Path) -> None:
+def dev(
+    port: int,
+    host: str,
+    token_file: Path | None,
+    stream_backend: str,
+    metrics_port: int | None,
+    log_json: bool,
+    directory: Path,
+) -> None:
     """Serve the embedded engine until SIGINT or SIGTERM.
 
     It serves this machine only. Workers and clients find it with --address, or DEX_SERVER_ADDRESS.
     """
-    options = {} if token_file is None else {"token_file": token_file}
+    if log_json:
+        log_as_json()
+    options = {"token_file": token_file, "stream_backend": stream_backend, "metrics_port": metrics_port}
     asyncio.run(_serve(f"[{host}]:{port}" if ":" in host else f"{host}:{port}", directory.absolute(), options))
 
 
