@@ -114,6 +114,11 @@ async def worker(address: str, idle_streams: int = 16) -> AsyncIterator[None]:
     await serving
 
 
+def service_stub(channel: Any) -> Any:
+    """Return the plain calls of the protocol; the generated code has no types."""
+    return cast(Any, dex_pb2_grpc).FlowServiceStub(channel)
+
+
 def fsync_p50_ms(directory: Path) -> float:
     """Return what it takes to write one page of 4 KiB through to the disk."""
     durations: list[float] = []
@@ -213,7 +218,7 @@ async def run(steps: int, flows: int) -> dict[str, float]:
         async with EmbeddedEngine(directory / "data") as engine, worker(engine.address):
             client = AsyncClient(registry, cache, ClientOptions(engine.address, worker_target=WorkerTarget(pull=True)))
             async with grpc.aio.insecure_channel(engine.address) as channel:
-                service = cast(Any, dex_pb2_grpc).FlowServiceStub(channel)
+                service = service_stub(channel)
                 result.update(await measure_steps(client, steps))
                 result.update(await measure_calls(client, service))
                 await start_idle(client, service, flows)

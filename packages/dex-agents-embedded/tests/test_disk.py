@@ -36,6 +36,7 @@ from dex.dexpb import dex_pb2 as pb
 
 from dex_agents_embedded import CommitFailedError, DataFileError, EmbeddedEngine
 from dex_agents_embedded._store import schema
+from dex_agents_embedded.storage import check_integrity
 from engine_world import World, eventually
 
 total = Attribute("total", int)
@@ -280,6 +281,83 @@ async def test_after_a_power_cut_the_file_opens_at_the_last_whole_commit(tmp_pat
         copy.with_name("engine.db-wal").write_bytes(frozen_log)
         last_whole = max(index for index, end in enumerate(ends) if end <= cut)
         assert read_everything(copy) == states[last_whole]
+
+
+class SectorDisk:
+    """Remembers what each sync made safe, and what was written after it and may be lost in a power cut."""
+
+    def __init__(self, directory: Path, copies: Path) -> None:
+        self._directory = directory
+        self._copies = copies
+        self.synced: Path | None = None
+        self.cuts: list[tuple[Path, Path]] = []
+
+    def before_commit(self) -> None:
+        """Freeze a moment at which the group before is safe and this one is not."""
+        if self.synced is not None:
+            self.cuts.append((self.synced, self._copy()))
+
+    def after_commit(self) -> None:
+        self.synced = self._copy()
+
+    def _copy(self) -> Path:
+        target = self._copies / f"{len(list(self._copies.iterdir())):04}"
+        target.mkdir()
+        for name in ("engine.db", "engine.db-wal"):
+            shutil.copy(self._directory / name, target / name)
+        return target
+
+
+class EngineOnSectorDisk(EmbeddedEngine):
+    def __init__(self, directory: Path, disk: SectorDisk) -> None:
+        super().__init__(directory, stop_grace_seconds=0.5)
+        self._sectors = disk
+
+    def _before_commit(self) -> Callable[[], None]:
+        return self._sectors.before_commit
+
+    def _after_commit(self) -> Callable[[], None]:
+        return self._sectors.after_commit
+
+
+def cut_power(synced: Path, written: Path, target: Path, dice: random.Random) -> None:
+    """Make the files as a power cut may leave them: of what was not synced, any sectors may be there and others not."""
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir()
+    for name in ("engine.db", "engine.db-wal"):
+        safe, hoped = (synced / name).read_bytes(), (written / name).read_bytes()
+        content = bytearray(safe.ljust(len(hoped), b"\0"))
+        for start in range(0, len(hoped), 512):
+            if dice.random() < 0.5:
+                content[start : start + 512] = hoped[start : start + 512]
+        (target / name).write_bytes(content)
+
+
+async def test_a_power_cut_that_drops_unsynced_writes_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
+    flow = CountFlow()
+    (tmp_path / "copies").mkdir()
+    disk = SectorDisk(tmp_path / "data", tmp_path / "copies")
+    acknowledged: dict[Path, int] = {}
+    async with World(tmp_path, flow, engine=EngineOnSectorDisk(tmp_path / "data", disk)) as world:
+        await world.service.StartFlow(start_request("flow"))
+        await world.start_worker()
+        for number in range(40):
+            await world.call(flow.put, "flow", number)
+            assert disk.synced is not None
+            acknowledged[disk.synced] = number
+    dice = random.Random(11)
+    checked = 0
+    for synced, written in disk.cuts:
+        if synced not in acknowledged:
+            continue
+        for _ in range(3):
+            cut_power(synced, written, tmp_path / "cut", dice)
+            assert check_integrity(tmp_path / "cut") == []
+            with closing(sqlite3.connect(tmp_path / "cut" / "engine.db")) as database:
+                (value,) = database.execute("SELECT value FROM attribute").fetchone()
+            assert pb.Value.FromString(value).int_value >= acknowledged[synced]
+            checked += 1
+    assert checked >= 90
 
 
 def read_copy(directory: Path, file: Path) -> list[list[tuple[Any, ...]]]:
