@@ -36,6 +36,7 @@ from dex_agents_embedded import EmbeddedEngine
 from engine_world import World
 
 tries = Attribute("tries", int)
+password = Attribute("password", str, hard_delete_on_null=True)
 never = Channel("never", str)
 
 
@@ -169,6 +170,32 @@ async def test_a_flow_that_waits_for_its_next_attempt_goes_on_after_a_restart_an
     async with World(tmp_path, flow, engine=EmbeddedEngine(tmp_path / "data")) as world:
         await world.start_worker()
         assert (await world.finish("f")).single_output(str) == "try 2"
+
+
+class UseSecret(Step[None]):
+    async def execute(self, context: AsyncContext, nothing: None) -> StepDecision:
+        seen = password.get(context)
+        if seen == "original":
+            password.delete(context)
+            return force_fail("once more")
+        return force_complete(f"{seen} {tries.get(context)}")
+
+
+class SecretFlow(Flow[None]):
+    def get_steps(self) -> StepList[None]:
+        return StepList[None].start_step(UseSecret())
+
+    def get_persistence_schema(self) -> PersistenceSchema:
+        return PersistenceSchema.of(tries, password)
+
+
+async def test_a_hard_delete_attribute_that_was_deleted_stays_deleted_when_the_flow_begins_anew(tmp_path: Path) -> None:
+    flow = SecretFlow()
+    async with World(tmp_path, flow) as world:
+        await world.start_worker()
+        options = retried(3).with_attribute(password, "original")
+        await world.client.start_flow(flow, "f", None, options)
+        assert (await world.finish("f")).single_output(str) == "None 1"
 
 
 async def test_a_flow_that_a_client_fails_stays_failed(tmp_path: Path) -> None:

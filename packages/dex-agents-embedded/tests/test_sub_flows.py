@@ -5,15 +5,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 
+import grpc
 import pytest
 from dex import (
     AsyncContext,
     Attribute,
     Channel,
     Context,
+    DexServiceError,
     Flow,
+    FlowAlreadyStartedError,
     FlowStatus,
     IdReusePolicy,
     PersistenceSchema,
@@ -29,6 +36,7 @@ from dex import (
     force_fail,
     rpc,
 )
+from dex.dexpb import dex_pb2 as pb
 
 from dex_agents_embedded import EmbeddedEngine
 from engine_world import World
@@ -150,3 +158,39 @@ async def test_the_reuse_policy_decides_about_an_earlier_run(
         options = StartFlowOptions(id_reuse_policy=IdReusePolicy.ALLOW_TERMINATE_IF_RUNNING)
         await world.client.start_flow(flow, "parent", ["all", policy, "new"], options)
         assert (await world.finish("parent")).single_output(list[str]) == [expected]
+
+
+class EngineThatEnds(EmbeddedEngine):
+    """Ends at one of its commits, which is then lost."""
+
+    def __init__(self, directory: Path, at: int) -> None:
+        super().__init__(directory, stop_grace_seconds=0.2)
+        self._at = at
+
+    def _before_commit(self) -> Callable[[], None]:
+        commits = itertools.count(1)
+
+        def end_at() -> None:
+            if next(commits) == self._at:
+                raise sqlite3.OperationalError("this commit is lost")
+
+        return end_at
+
+
+@pytest.mark.parametrize("at", range(1, 11))
+async def test_parent_and_sub_flow_stay_together_whichever_commit_is_lost(tmp_path: Path, at: int) -> None:
+    flow = ParentFlow()
+    plan = ["all", DEFAULT, "one", "fail"]
+    async with World(tmp_path, flow, child, engine=EngineThatEnds(tmp_path / "data", at)) as world:
+        with contextlib.suppress(DexServiceError, grpc.aio.AioRpcError):
+            await world.start_worker()
+            await world.client.start_flow(flow, "parent", plan)
+            await world.finish("parent")
+    async with World(tmp_path, flow, child, engine=EmbeddedEngine(tmp_path / "data")) as world:
+        await world.start_worker()
+        with contextlib.suppress(FlowAlreadyStartedError):
+            await world.client.start_flow(flow, "parent", plan)
+        ends = (await world.finish("parent")).single_output(list[str])
+        found = await world.service.SearchFlows(pb.SearchFlowsRequest(query="FlowType = 'Child'"))
+    assert ends == ["completed: one sown", "failed: the child failed"]
+    assert sorted(entry.flow_id for entry in found.flow_runs) == ["SubFlow:parent-Ask-1-0", "SubFlow:parent-Ask-1-1"]

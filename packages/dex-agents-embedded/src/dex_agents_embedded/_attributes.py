@@ -49,7 +49,10 @@ class Attributes:
     def forgettable(self, hot: HotRun) -> list[str]:
         """Return the keys that a retry of the whole Flow forgets: all but those of hard-delete Attributes."""
         secrets = self.secrets(hot)
-        return [key for key in self.all(hot) if key not in secrets]
+        keys = set(self._loader.attribute_keys(hot.run.key))
+        for key, value in hot.uncommitted():
+            (keys.discard if value is None else keys.add)(key)
+        return sorted(keys - secrets)
 
     def selected(self, hot: HotRun, selectors: Collection[str]) -> dict[str, bytes]:
         """Return what a request carries: every ordinary Attribute, and what the selectors name.

@@ -22,6 +22,19 @@ def is_absent(value: pb.Value) -> bool:
     return value.WhichOneof("kind") in (None, "null_value")
 
 
+def without_secrets(request: pb.StartFlowRequest) -> pb.StartFlowRequest:
+    """Return a start request without Attributes of which no copy may outlive their deletion."""
+    attributes = request.flow_start_options.attributes
+    if not any(write.is_hard_delete_on_null for write in attributes):
+        return request
+    kept = [write for write in attributes if not write.is_hard_delete_on_null]
+    stripped = pb.StartFlowRequest()
+    stripped.CopyFrom(request)
+    del stripped.flow_start_options.attributes[:]
+    stripped.flow_start_options.attributes.extend(kept)
+    return stripped
+
+
 def touch(run: Run, step: StepExecution) -> None:
     """Note that a Step execution changed."""
     if step.id not in run.delta.created:

@@ -30,7 +30,7 @@ def begin(run: Run, request: pb.StartFlowRequest, now: float) -> None:
     options = request.flow_start_options
     run.config.CopyFrom(options.flow_config_override)
     if options.HasField("retry_policy") and options.retry_policy.maximum_attempts != 1:
-        run.origin = request
+        run.origin = changes.without_secrets(request)
     if request.flow_timeout_policy == pb.FLOW_TIMEOUT_POLICY_HANDLER:
         run.timeout_handler = options.timeout_handler_options
     _begin_attempt(run, request, now)

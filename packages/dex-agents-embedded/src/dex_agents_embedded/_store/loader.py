@@ -144,6 +144,11 @@ class Loader:
         )
         return {keys.physical_key(map_name, instance) for map_name, instance in rows}
 
+    def attribute_keys(self, run_key: int) -> list[str]:
+        """Read the physical keys of a run's Attributes."""
+        rows = self._connection.execute("SELECT map_name, instance FROM attribute WHERE run_key = ?", (run_key,))
+        return [keys.physical_key(map_name, instance) for map_name, instance in rows]
+
     def _map(self, run_key: int, map_name: str) -> dict[str, bytes]:
         rows = self._connection.execute(
             "SELECT instance, value FROM attribute WHERE run_key = ? AND map_name = ? ORDER BY instance",

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from dex.dexpb import dex_pb2 as pb
 
+from dex_agents_embedded._machine.changes import without_secrets
 from dex_agents_embedded._machine.delta import AttributeChange, Delta
 from dex_agents_embedded._machine.run import Run
 from dex_agents_embedded._machine.step import StepExecution
@@ -24,26 +25,13 @@ def run_row(run: Run, start_request: pb.StartFlowRequest) -> Operation:
         run.flow_type,
         run.request_id,
         run.started_at,
-        _without_secrets(start_request).SerializeToString(),
+        without_secrets(start_request).SerializeToString(),
         int(run.origin is not None),
         None if run.timeout_handler is None else run.timeout_handler.SerializeToString(),
         *((None, None, None) if run.parent is None else (run.parent.flow_id, run.parent.step_id, run.parent.index)),
         run.limits.to_json(),
     )
     return Operation(Statement.RUN_INSERT, run.key, parameters)
-
-
-def _without_secrets(request: pb.StartFlowRequest) -> pb.StartFlowRequest:
-    """Return a start request without Attributes of which no copy may outlive their deletion."""
-    attributes = request.flow_start_options.attributes
-    if not any(write.is_hard_delete_on_null for write in attributes):
-        return request
-    kept = [write for write in attributes if not write.is_hard_delete_on_null]
-    stripped = pb.StartFlowRequest()
-    stripped.CopyFrom(request)
-    del stripped.flow_start_options.attributes[:]
-    stripped.flow_start_options.attributes.extend(kept)
-    return stripped
 
 
 def delta_rows(run: Run, delta: Delta) -> list[Operation]:

@@ -42,7 +42,7 @@ def open_file(path: Path) -> sqlite3.Connection:
     except OSError as error:
         raise _not_writable(path, error.strerror or str(error)) from error
     except sqlite3.Error as error:
-        if error.sqlite_errorcode & 0xFF in _NO_FAULT_OF_THE_FILE:
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF in _NO_FAULT_OF_THE_FILE:
             raise _not_writable(path, str(error)) from error
         raise _unreadable(path, str(error)) from error
     return connection
