@@ -113,12 +113,14 @@ def bench(session: nox.Session) -> None:
 
 @nox.session
 def crash(session: nox.Session) -> None:
-    """Kill Workers and engines at every moment of a session; a sample of it is part of `tests`.
+    """Kill Workers and engines at every moment of a session, and the engine at 200 random ones.
 
-    About 7 s a case, and three cases a moment and adapter. Arguments go to pytest: `nox -s crash -- -k pydantic-ai`.
+    A sample of both is part of `tests`. About 7 s a case of a session, and three cases a moment and adapter. Arguments
+    go to pytest: `nox -s crash -- -k pydantic-ai`.
     """
     sync(session, "test")
-    session.run("pytest", "tests/crash", *session.posargs, env={"CRASH_MATRIX": "whole"})
+    chosen = ("tests/crash", "packages/dex-agents-embedded/tests/test_crash.py")
+    session.run("pytest", *chosen, *session.posargs, env={"CRASH_MATRIX": "whole", "DEX_AGENTS_CRASH_ROUNDS": "200"})
 
 
 def tags(cell: Cell) -> list[str]:

@@ -100,7 +100,7 @@ class Disk:
     async def quiet(self) -> None:
         """Wait until nothing was committed for 20 ms."""
         before = -1
-        while before != (before := self.commits()):  # noqa: ASYNC110  the engine announces no end of work
+        while before != (before := self.commits()):
             await asyncio.sleep(0.02)
 
 

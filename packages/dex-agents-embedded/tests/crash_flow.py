@@ -10,6 +10,7 @@ really ran.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import random
 import sys
@@ -49,6 +50,7 @@ from dex import (
 from dex_agents_embedded import EmbeddedEngine
 
 LOG_VARIABLE = "CRASH_LOG"
+DIE_VARIABLE = "CRASH_FLOW_DIE_AT"
 SLEEP_VARIABLE = "CRASH_SLEEP_SECONDS"
 CHAIN_LENGTH = 4
 
@@ -148,11 +150,29 @@ class CrashFlow(Flow[None]):
 
 
 class DyingEngine(EmbeddedEngine):
-    """Ends its process with a transaction open, at one commit in twenty-five."""
+    """Ends its process at a commit: with the transaction open, or committed and nobody told yet.
+
+    `DIE_VARIABLE` says at which commit of its life and on which side of it (`3 before`). Without it, it dies before one
+    in twenty-five.
+    """
 
     def _before_commit(self) -> Callable[[], None]:
+        return self._death("before")
+
+    def _after_commit(self) -> Callable[[], None]:
+        return self._death("after")
+
+    def _death(self, side: str) -> Callable[[], None]:
+        number, _, wanted_side = os.environ.get(DIE_VARIABLE, "").partition(" ")
+        commits = itertools.count(1)
+
         def maybe_die() -> None:
-            if random.random() < 0.04:
+            count = next(commits)
+            if number:
+                is_now = count == int(number) and side == wanted_side
+            else:
+                is_now = side == "before" and random.random() < 0.04
+            if is_now:
                 os._exit(9)
 
         return maybe_die
@@ -180,6 +200,8 @@ if __name__ == "__main__":
     role, *arguments = sys.argv[1:]
     if role == "engine":
         asyncio.run(serve(EmbeddedEngine(arguments[0], arguments[1])))
+    elif role == "engine-with-stream-file":
+        asyncio.run(serve(EmbeddedEngine(arguments[0], arguments[1], stream_backend="file")))
     elif role == "dying-engine":
         asyncio.run(serve(DyingEngine(arguments[0], arguments[1])))
     else:

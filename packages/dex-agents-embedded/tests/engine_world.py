@@ -16,6 +16,7 @@ from dex import (
     BlobCacheConfig,
     ClientOptions,
     Flow,
+    FlowNotFoundError,
     FlowResult,
     PullWorkerOptions,
     Registry,
@@ -23,6 +24,7 @@ from dex import (
     WorkerTarget,
     open_blob_cache,
 )
+from dex.dexpb import dex_pb2 as pb
 from dex.dexpb import dex_pb2_grpc
 
 from dex_agents_embedded import EmbeddedEngine
@@ -57,8 +59,7 @@ class World:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for worker in list(self._workers):
-            await self.stop_worker(worker)
+        await self.stop_workers()
         await self.client.close()
         await self._channel.close()
         await self.engine.stop()
@@ -82,6 +83,18 @@ class World:
         await worker.wait_pull_registered(5)
         return worker
 
+    async def start_push_worker(self, port: int = 0) -> str:
+        """Start a Worker that listens, and return its address; 0 takes a free port."""
+        options = WorkerOptions(server_address=self.engine.address, bind_address=f"127.0.0.1:{port}")
+        worker = AsyncWorker(self.registry, self._cache, options)
+        self._workers[worker] = asyncio.create_task(worker.start())
+        await eventually(lambda: not worker.worker_target.address.endswith(":0"))
+        return worker.worker_target.address
+
+    async def stop_workers(self) -> None:
+        for worker in list(self._workers):
+            await self.stop_worker(worker)
+
     async def stop_worker(self, worker: AsyncWorker) -> None:
         await worker.stop()
         await self._workers.pop(worker)
@@ -89,6 +102,20 @@ class World:
     async def call(self, rpc: Callable[..., Any], flow_id: str, *arguments: object) -> Any:
         """Invoke an RPC by its handler; the SDK's own signature does not know asynchronous ones."""
         return await cast(Any, self.client).invoke_rpc(rpc, flow_id, *arguments)
+
+    async def until_exists(self, flow_id: str) -> None:
+        """Wait until a Flow was started by somebody else."""
+        async with asyncio.timeout(5):
+            while True:
+                try:
+                    await self.client.describe_flow(flow_id)
+                except FlowNotFoundError:
+                    await asyncio.sleep(0.005)
+                else:
+                    return
+
+    async def state(self, flow_id: str) -> pb.GetFlowStateResponse:
+        return await self.service.GetFlowState(pb.GetFlowStateRequest(flow_id=flow_id))
 
     async def finish(self, flow_id: str) -> FlowResult:
         """Wait for a Flow's end and return how it ended."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from dex.dexpb import dex_pb2 as pb
 
 from dex_agents_embedded._failures import DISCONNECTED, Failure
 from dex_agents_embedded._machine import commands
+from dex_agents_embedded._machine.phase import Phase
 from dex_agents_embedded._machine.run import Run
 
 NOW = 1000.0
@@ -89,12 +91,68 @@ def test_attempts_end_with_the_total_duration_of_the_policy() -> None:
     assert run.error_type == pb.FLOW_ERROR_TYPE_WORKER_API_FAIL
 
 
-def test_a_wait_for_a_sub_flow_fails_the_flow_with_a_clear_text() -> None:
+def waiting_for_sub_flows(kind: pb.WaitingConditionType, *ids: str) -> Run:
     run = Run(1, "run", "flow", "F", "r", NOW)
     commands.begin(run, pb.StartFlowRequest(flow_id="flow", flow_type="F", start_step_type="Start"), NOW)
+    commands.attempt_started(run, run.steps["Start-1"], NOW)
+    condition = pb.WaitingCondition(
+        waiting_condition_type=kind,
+        sub_flow_conditions=[pb.SubFlowCondition(condition_id=id_, sub_flow_type="Child") for id_ in ids],
+        condition_combinations=[pb.ConditionCombination(condition_ids=["a", "c"])],
+    )
+    commands.wait_for_result(run, "Start-1", 1, pb.InvokeWaitForMethodResponse(waiting_condition=condition), NOW)
+    return run
+
+
+COMPLETED = pb.FlowResult(flow_status=pb.FLOW_STATUS_COMPLETED).SerializeToString()
+
+
+@pytest.mark.parametrize(
+    ("kind", "ends", "is_over"),
+    [
+        (pb.WAITING_CONDITION_TYPE_ANY_COMPLETED, [1], True),
+        (pb.WAITING_CONDITION_TYPE_ALL_COMPLETED, [0, 1], False),
+        (pb.WAITING_CONDITION_TYPE_ALL_COMPLETED, [0, 1, 2], True),
+        (pb.WAITING_CONDITION_TYPE_ANY_COMBINATION_COMPLETED, [0, 1], False),
+        (pb.WAITING_CONDITION_TYPE_ANY_COMBINATION_COMPLETED, [0, 2], True),
+    ],
+)
+def test_a_step_waits_for_sub_flows_as_its_condition_says(
+    kind: pb.WaitingConditionType, ends: list[int], is_over: bool
+) -> None:
+    run = waiting_for_sub_flows(kind, "a", "b", "c")
+    for index in ends:
+        assert commands.sub_flow_ended(run, "Start-1", index, COMPLETED)
+        assert not commands.sub_flow_ended(run, "Start-1", index, COMPLETED)
     step = run.steps["Start-1"]
-    commands.attempt_started(run, step, NOW)
-    condition = pb.WaitingCondition(sub_flow_conditions=[pb.SubFlowCondition(sub_flow_type="Child")])
-    commands.wait_for_result(run, step.id, 1, pb.InvokeWaitForMethodResponse(waiting_condition=condition), NOW)
-    assert run.status == pb.FLOW_STATUS_FAILED
-    assert "use a Dex Server" in run.error_message
+    assert (step.phase == Phase.EXECUTE_QUEUED) == is_over
+    if is_over:
+        assert step.results is not None
+        statuses = [result.flow_status for result in step.results.sub_flow_results]
+        assert [index for index in range(3) if statuses[index] == pb.FLOW_STATUS_COMPLETED] == ends
+
+
+def test_the_end_of_a_sub_flow_that_nobody_waits_for_changes_nothing() -> None:
+    run = waiting_for_sub_flows(pb.WAITING_CONDITION_TYPE_ANY_COMPLETED, "a")
+    run.drain()
+    assert not commands.sub_flow_ended(run, "Start-1", 1, COMPLETED)
+    assert not commands.sub_flow_ended(run, "Other-1", 0, COMPLETED)
+    assert not run.delta
+
+
+def test_the_pauses_between_attempts_of_a_whole_flow_grow_up_to_a_limit() -> None:
+    policy = pb.FlowRetryPolicy(initial_interval_seconds=2, backoff_coefficient=3, maximum_interval_seconds=20)
+    request = pb.StartFlowRequest(flow_id="flow", flow_type="F", start_step_type="Start")
+    request.flow_start_options.retry_policy.CopyFrom(policy)
+    run = Run(1, "run", "flow", "F", "r", NOW)
+    commands.begin(run, request, NOW)
+    pauses: list[float] = []
+    for _ in range(4):
+        commands.attempt_started(run, run.steps["Start-1"], NOW)
+        failure = Failure("broken", "builtins.ValueError", is_final=True)
+        commands.attempt_failed(run, "Start-1", 1, failure, NOW)
+        assert run.is_restarting
+        pauses.append(round(run.deadline - NOW, 6))
+        commands.restart(run, run.deadline, [])
+    assert pauses == [2, 6, 18, 20]
+    assert run.run_attempt == 5

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, cast
 
 import grpc
+import pytest
 from dex import (
     AsyncClient,
     BlobCacheConfig,
@@ -23,10 +26,13 @@ from dex import (
     open_blob_cache,
 )
 
-from crash_flow import LOG_VARIABLE, CrashFlow
+from crash_flow import DIE_VARIABLE, LOG_VARIABLE, CrashFlow
+from dex_agents_embedded.storage import check_integrity
 from processes import Process
 
 SEED = 20261129
+ROUNDS = int(os.environ.get("DEX_AGENTS_CRASH_ROUNDS", "20"))
+"""How often an engine is killed at a random moment; `nox -s crash` asks for more."""
 
 
 class Traffic:
@@ -54,38 +60,61 @@ class Traffic:
                 await asyncio.sleep(0.05)  # the engine is down: what was not acknowledged may or may not have happened
 
 
+@dataclass(frozen=True)
+class Life:
+    """One engine process: how it is started, and how it ends."""
+
+    role: str
+    die_at: str = ""
+    kill_after_seconds: float | None = None
+
+    async def end(self, engine: Process) -> None:
+        if self.kill_after_seconds is None:
+            await engine.ended()
+        else:
+            await asyncio.sleep(self.kill_after_seconds)
+            await engine.kill()
+
+
+@pytest.mark.timeout(60 + 5 * ROUNDS)
 async def test_an_engine_that_is_killed_again_and_again_loses_and_repeats_nothing(tmp_path: Path) -> None:
     dice = random.Random(SEED)
-
-    async def death(engine: Process) -> None:
-        await asyncio.sleep(dice.uniform(0.1, 1.2))
-        await engine.kill()
-
-    await survive(tmp_path, "engine", death, rounds=10)
+    await survive(tmp_path, [Life("engine", kill_after_seconds=dice.uniform(0.1, 1.2)) for _ in range(ROUNDS)])
 
 
 async def test_an_engine_that_dies_with_a_transaction_open_loses_and_repeats_nothing(tmp_path: Path) -> None:
-    await survive(tmp_path, "dying-engine", Process.ended, rounds=5)
+    await survive(tmp_path, [Life("dying-engine")] * 5)
 
 
-async def survive(tmp_path: Path, role: str, death: Callable[[Process], Awaitable[None]], *, rounds: int) -> None:
+@pytest.mark.timeout(180)
+async def test_an_engine_that_dies_on_either_side_of_each_of_its_commits_loses_and_repeats_nothing(
+    tmp_path: Path,
+) -> None:
+    boundaries = [f"{number} {side}" for number in range(1, 13) for side in ("before", "after")]
+    await survive(tmp_path, [Life("dying-engine", die_at=boundary) for boundary in boundaries])
+
+
+async def survive(tmp_path: Path, lives: Sequence[Life]) -> None:
     log = tmp_path / "runs.log"
     data = str(tmp_path / "data")
     flow = CrashFlow()
     registry = Registry([flow], allow_async_handlers=True)
     cache = open_blob_cache(BlobCacheConfig(str(tmp_path / "cache"), 1 << 20))
-    async with Process(role, data, "127.0.0.1:0") as engine:
+    async with Process("engine", data, "127.0.0.1:0") as engine:
         address = engine.ready_line
         environment = {LOG_VARIABLE: str(log)}
         async with Process("worker", address, str(tmp_path / "worker"), environment=environment):
             client = AsyncClient(registry, cache, ClientOptions(address, worker_target=WorkerTarget(pull=True)))
             traffic = Traffic(client, flow)
             sending = asyncio.create_task(traffic.run())
-            for round_ in range(rounds):
-                await death(engine)
-                engine = Process("engine" if round_ == rounds - 1 else role, data, address)
-                while not await engine.start():
-                    await engine.ended()  # it died in the commit of its own recovery: once more
+            await asyncio.sleep(0.2)
+            await engine.kill()
+            for life in lives:
+                engine = Process(life.role, data, address, environment={DIE_VARIABLE: life.die_at})
+                # One that is not ready has died in a commit of its own recovery, which is a death like any other.
+                await (life.end(engine) if await engine.start() else engine.ended())
+            engine = Process("engine", data, address)
+            assert await engine.start()
             await asyncio.sleep(0.5)
             traffic.is_over = True
             await sending
@@ -95,7 +124,8 @@ async def survive(tmp_path: Path, role: str, death: Callable[[Process], Awaitabl
             await client.close()
         await engine.kill()
     cache.close()
-    assert len(traffic.started) > rounds
+    assert check_integrity(tmp_path / "data") == []
+    assert len(traffic.started) > len(lives) // 2
     check_log(log.read_text().splitlines())
     assert set(results.values()) <= {"charged", "dex.NotCompleted.EngineRestart"}
     assert "charged" in results.values()

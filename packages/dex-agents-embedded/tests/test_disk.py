@@ -22,6 +22,7 @@ from dex import (
     Attribute,
     Context,
     Flow,
+    FlowNotFoundError,
     PersistenceSchema,
     RPCResult,
     Step,
@@ -33,7 +34,9 @@ from dex import (
 )
 from dex.dexpb import dex_pb2 as pb
 
-from dex_agents_embedded import CommitFailedError, EmbeddedEngine
+from dex_agents_embedded import CommitFailedError, DataFileError, EmbeddedEngine
+from dex_agents_embedded._store import schema
+from dex_agents_embedded.storage import check_integrity
 from engine_world import World, eventually
 
 total = Attribute("total", int)
@@ -180,6 +183,63 @@ async def test_a_failed_commit_stops_the_engine_and_loses_nothing_that_was_ackno
             assert missing.value.code() == grpc.StatusCode.NOT_FOUND
 
 
+@pytest.fixture
+def connections(monkeypatch: pytest.MonkeyPatch) -> list[sqlite3.Connection]:
+    """The writing connections of the engines that the test starts, so that it can turn SQLite itself against them."""
+    opened: list[sqlite3.Connection] = []
+
+    def open_and_remember(path: Path) -> sqlite3.Connection:
+        opened.append(schema.open_file(path))
+        return opened[-1]
+
+    monkeypatch.setattr("dex_agents_embedded._engine.open_file", open_and_remember)
+    return opened
+
+
+@pytest.mark.parametrize(
+    ("pragma", "reason"),
+    [("max_page_count = 60", "database or disk is full"), ("query_only = 1", "attempt to write a readonly database")],
+)
+async def test_a_disk_that_takes_nothing_more_stops_the_engine_which_says_why_and_loses_nothing(
+    tmp_path: Path, connections: list[sqlite3.Connection], pragma: str, reason: str
+) -> None:
+    flow = CountFlow()
+    acknowledged: list[str] = []
+    async with World(tmp_path, flow, engine=EmbeddedEngine(tmp_path / "data", stop_grace_seconds=0.5)) as world:
+        await world.start_worker()
+        await world.client.start_flow(flow, "before", 3)
+        await world.finish("before")
+        connections[0].execute(f"PRAGMA {pragma}")
+        with pytest.raises(grpc.aio.AioRpcError, match=reason) as caught:
+            for number in range(500):
+                request = start_request(f"flow-{number}")
+                request.step_input.string_value = "x" * 2000
+                await world.service.StartFlow(request)
+                acknowledged.append(request.flow_id)
+        assert caught.value.code() == grpc.StatusCode.UNAVAILABLE
+        async with asyncio.timeout(5):
+            await world.engine.wait_ended()
+        assert reason in str(world.engine.failure)
+        assert "start the engine again" in str(world.engine.failure)
+    assert (len(acknowledged) > 0) == pragma.startswith("max")
+    async with World(tmp_path, flow, engine=EmbeddedEngine(tmp_path / "data")) as world:
+        assert (await world.finish("before")).single_output(int) == 3
+        for flow_id in acknowledged:
+            assert await world.client.describe_flow(flow_id)
+        with pytest.raises(FlowNotFoundError):
+            await world.client.describe_flow(f"flow-{len(acknowledged)}")
+
+
+async def test_a_place_that_cannot_be_written_is_refused_at_the_start(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no directory")
+    with pytest.raises(DataFileError, match="cannot be written") as caught:
+        await EmbeddedEngine(tmp_path / "file" / "data").start()
+    assert caught.value.reason == "not_writable"
+    (tmp_path / "data" / "engine.lock").mkdir(parents=True)
+    with pytest.raises(DataFileError, match="cannot be written"):
+        await EmbeddedEngine(tmp_path / "data").start()
+
+
 def read_everything(file: Path) -> list[list[tuple[Any, ...]]]:
     with closing(sqlite3.connect(file)) as database:
         tables = [
@@ -221,6 +281,83 @@ async def test_after_a_power_cut_the_file_opens_at_the_last_whole_commit(tmp_pat
         copy.with_name("engine.db-wal").write_bytes(frozen_log)
         last_whole = max(index for index, end in enumerate(ends) if end <= cut)
         assert read_everything(copy) == states[last_whole]
+
+
+class SectorDisk:
+    """Remembers what each sync made safe, and what was written after it and may be lost in a power cut."""
+
+    def __init__(self, directory: Path, copies: Path) -> None:
+        self._directory = directory
+        self._copies = copies
+        self.synced: Path | None = None
+        self.cuts: list[tuple[Path, Path]] = []
+
+    def before_commit(self) -> None:
+        """Freeze a moment at which the group before is safe and this one is not."""
+        if self.synced is not None:
+            self.cuts.append((self.synced, self._copy()))
+
+    def after_commit(self) -> None:
+        self.synced = self._copy()
+
+    def _copy(self) -> Path:
+        target = self._copies / f"{len(list(self._copies.iterdir())):04}"
+        target.mkdir()
+        for name in ("engine.db", "engine.db-wal"):
+            shutil.copy(self._directory / name, target / name)
+        return target
+
+
+class EngineOnSectorDisk(EmbeddedEngine):
+    def __init__(self, directory: Path, disk: SectorDisk) -> None:
+        super().__init__(directory, stop_grace_seconds=0.5)
+        self._sectors = disk
+
+    def _before_commit(self) -> Callable[[], None]:
+        return self._sectors.before_commit
+
+    def _after_commit(self) -> Callable[[], None]:
+        return self._sectors.after_commit
+
+
+def cut_power(synced: Path, written: Path, target: Path, dice: random.Random) -> None:
+    """Make the files as a power cut may leave them: of what was not synced, any sectors may be there and others not."""
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir()
+    for name in ("engine.db", "engine.db-wal"):
+        safe, hoped = (synced / name).read_bytes(), (written / name).read_bytes()
+        content = bytearray(safe.ljust(len(hoped), b"\0"))
+        for start in range(0, len(hoped), 512):
+            if dice.random() < 0.5:
+                content[start : start + 512] = hoped[start : start + 512]
+        (target / name).write_bytes(content)
+
+
+async def test_a_power_cut_that_drops_unsynced_writes_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
+    flow = CountFlow()
+    (tmp_path / "copies").mkdir()
+    disk = SectorDisk(tmp_path / "data", tmp_path / "copies")
+    acknowledged: dict[Path, int] = {}
+    async with World(tmp_path, flow, engine=EngineOnSectorDisk(tmp_path / "data", disk)) as world:
+        await world.service.StartFlow(start_request("flow"))
+        await world.start_worker()
+        for number in range(40):
+            await world.call(flow.put, "flow", number)
+            assert disk.synced is not None
+            acknowledged[disk.synced] = number
+    dice = random.Random(11)
+    checked = 0
+    for synced, written in disk.cuts:
+        if synced not in acknowledged:
+            continue
+        for _ in range(3):
+            cut_power(synced, written, tmp_path / "cut", dice)
+            assert check_integrity(tmp_path / "cut") == []
+            with closing(sqlite3.connect(tmp_path / "cut" / "engine.db")) as database:
+                (value,) = database.execute("SELECT value FROM attribute").fetchone()
+            assert pb.Value.FromString(value).int_value >= acknowledged[synced]
+            checked += 1
+    assert checked >= 90
 
 
 def read_copy(directory: Path, file: Path) -> list[list[tuple[Any, ...]]]:

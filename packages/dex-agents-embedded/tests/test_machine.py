@@ -19,7 +19,7 @@ from dex_agents_embedded._machine.run import Run
 from dex_agents_embedded._machine.step import StepExecution
 from dex_agents_embedded._store import rows
 from dex_agents_embedded._store.loader import Loader
-from dex_agents_embedded._store.schema import create_tables
+from dex_agents_embedded._store.schema import migrate
 from dex_agents_embedded._store.statements import Group, add_to_group, execute_group
 
 CHANNELS = ("inbox", "results")
@@ -100,8 +100,14 @@ def comparable(run: Run) -> object:
         run.error_type,
         run.error_message,
         run.deadline,
-        run.timeout_cancels,
+        run.timeout_policy,
         run.timeout_seconds,
+        run.config.SerializeToString(),
+        run.run_attempt,
+        run.is_restarting,
+        run.expires_at,
+        run.limits,
+        (run.usage.live_bytes, run.usage.event_count, run.usage.replaced),
     )
     return header, steps, run.channels
 
@@ -112,7 +118,7 @@ class MachineAgainstModel(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.database = sqlite3.connect(":memory:", isolation_level=None)
-        create_tables(self.database)
+        migrate(self.database)
         self.loader = Loader(self.database)
         self.now = 1000.0
         self.number = 0

@@ -363,7 +363,7 @@ async def test_requests_without_a_name_a_source_a_capacity_or_with_a_negative_wa
         write(store, b"", capacity_bytes=0)
     with pytest.raises(InvalidStreamRequestError, match="cannot wait -1 seconds"):
         await store.read(SESSION, wait_seconds=-1)
-    with pytest.raises(ValueError, match="unknown Stream backend 'disk'; use one of memory, disabled"):
+    with pytest.raises(ValueError, match="unknown Stream backend 'disk'; use one of memory, file, disabled"):
         StreamStore(backend="disk")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 

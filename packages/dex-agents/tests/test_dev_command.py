@@ -1,10 +1,15 @@
 """`dex-agents dev`: one line when it serves, one line when it cannot."""
 
+import json
 import signal
 import socket
 import sqlite3
+import urllib.request
 from pathlib import Path
+from typing import Any, cast
 
+import grpc
+import grpc.aio
 import pytest
 
 from dex_agents import AgentHost
@@ -67,7 +72,7 @@ def test_an_address_that_others_can_reach_is_refused(tmp_path: Path) -> None:
     with Command(["dev", "--host", everywhere, "--port", "0"], directory=tmp_path) as command:
         line = refused(command)
     assert everywhere in line
-    assert "loopback" in line
+    assert "token file" in line
 
 
 def test_a_file_of_a_newer_version_and_one_that_is_none_are_refused(tmp_path: Path) -> None:
@@ -91,3 +96,37 @@ def test_a_port_that_is_none_is_refused_by_the_command_line(tmp_path: Path) -> N
     with Command(["dev", "--port", "70000"], directory=tmp_path) as command:
         assert command.wait() == 2
         assert "70000" in command.output
+
+
+async def test_with_a_token_file_only_those_who_know_a_token_are_served(tmp_path: Path) -> None:
+    (tmp_path / "tokens").write_text("correct-horse-battery-staple\n")
+    everywhere = "0.0.0.0"  # noqa: S104  with a token it is served
+    arguments = ["dev", "--host", everywhere, "--port", "0", "--token-file", "tokens"]
+    with Command(arguments, directory=tmp_path) as command:
+        port = address_of(command).rpartition(":")[2]
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+            ask = cast(Any, channel).unary_unary("/dex.FlowService/HealthCheck", response_deserializer=bytes)
+            assert await ask(b"", metadata=[("authorization", "Bearer correct-horse-battery-staple")])
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await ask(b"")
+        assert caught.value.code() == grpc.StatusCode.UNAUTHENTICATED
+
+
+def test_a_token_file_without_a_token_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "tokens").write_text("\n")
+    with Command(["dev", "--port", "0", "--token-file", "tokens"], directory=tmp_path) as command:
+        assert "is empty" in refused(command)
+
+
+def test_the_log_can_be_json_and_metrics_are_served_when_asked_for(tmp_path: Path) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        metrics_port = str(probe.getsockname()[1])
+    arguments = ["dev", "--port", "0", "--log-json", "--metrics-port", metrics_port, "--stream-backend", "file"]
+    with Command(arguments, directory=tmp_path) as command:
+        address = address_of(command)
+        with urllib.request.urlopen(f"http://127.0.0.1:{metrics_port}/metrics", timeout=5) as answer:
+            assert b"dex_engine_queue_depth 0.0" in answer.read()
+        line = next(line for line in command.output.splitlines() if line.startswith("{"))
+        assert json.loads(line)["address"] == address
+    assert (tmp_path / ".dex-agents" / "streams").is_dir()

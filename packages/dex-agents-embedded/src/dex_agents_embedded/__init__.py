@@ -4,7 +4,7 @@
 """
 
 from ._engine import EmbeddedEngine
-from .errors import AddressError, CommitFailedError, DataFileError, EngineError, EngineInUseError
+from .errors import AddressError, CommitFailedError, DataFileError, EngineError, EngineInUseError, TokenFileError
 
 __all__ = [
     "AddressError",
@@ -13,4 +13,5 @@ __all__ = [
     "EmbeddedEngine",
     "EngineError",
     "EngineInUseError",
+    "TokenFileError",
 ]

@@ -61,7 +61,7 @@ class Attempt:
     def abandon(self) -> None:
         """Drop the attempt: whatever the Worker still reports about it changes nothing."""
         self.stop_clocks()
-        self.task.has_ended = True
+        self.task.abandon()
 
     def _check(self) -> None:
         loop = asyncio.get_running_loop()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 
 from ._hot_runs import HotRun
+from ._machine.delta import AttributeChange
 from ._store.loader import Loader
 
 
@@ -22,6 +23,36 @@ class Attributes:
     def all(self, hot: HotRun) -> dict[str, bytes]:
         """Return every Attribute."""
         return _overlaid(hot, self._loader.all_attributes(hot.run.key), lambda _: True)
+
+    def count(self, hot: HotRun, changes: Mapping[str, AttributeChange]) -> None:
+        """Count changed Attributes in the run's usage; to be called before the changes are overlaid."""
+        usage, limits = hot.run.usage, hot.run.limits
+        for key, change in changes.items():
+            is_newer, uncommitted = hot.uncommitted_value(key)
+            if is_newer:
+                old = len(uncommitted or b"")
+            else:  # of a run that is only starting nothing is stored
+                old = 0 if hot.start_row is not None else self._loader.attribute_size(hot.run.key, key)
+            if change.is_secret:
+                usage.forget(old)  # no history keeps it
+            else:
+                usage.retire(old, limits)
+            if change.value is not None:
+                usage.add(len(change.value))
+
+    def secrets(self, hot: HotRun) -> set[str]:
+        """Return the keys of the run's hard-delete Attributes."""
+        secrets = self._loader.secret_keys(hot.run.key)
+        secrets.update(hot.uncommitted_secrets())
+        return secrets
+
+    def forgettable(self, hot: HotRun) -> list[str]:
+        """Return the keys that a retry of the whole Flow forgets: all but those of hard-delete Attributes."""
+        secrets = self.secrets(hot)
+        keys = set(self._loader.attribute_keys(hot.run.key))
+        for key, value in hot.uncommitted():
+            (keys.discard if value is None else keys.add)(key)
+        return sorted(keys - secrets)
 
     def selected(self, hot: HotRun, selectors: Collection[str]) -> dict[str, bytes]:
         """Return what a request carries: every ordinary Attribute, and what the selectors name.

@@ -33,6 +33,9 @@ ENGINE_RESTART: Final = "dex.NotCompleted.EngineRestart"
 VALUE_TOO_LARGE: Final = "dex.NotCompleted.ValueTooLarge"
 """The attempt ran, but its result held a value over the engine's limit and was refused."""
 
+STATE_TOO_LARGE: Final = "dex.NotCompleted.StateTooLarge"
+"""The attempt ran, but what it wanted to store does not fit into the run's budget and was refused."""
+
 INVALID_RESULT: Final = "dex.NotCompleted.InvalidResult"
 """The attempt ran, but its result breaks the protocol (a Step type with a reserved character) and was refused."""
 
@@ -92,3 +95,19 @@ class Failure:
                 dispatch_task_error_reason=self.dispatch_reason(),
             ),
         )
+
+
+def worker_failure(error: pb.WorkerErrorResponse, grpc_status: int = 0) -> Failure:
+    """Return a failure as a Worker reported it.
+
+    Args:
+        error: The report.
+        grpc_status: The status of the call that brought it, for a report without one.
+    """
+    return Failure(
+        detail=error.detail,
+        error_type=error.error_type,
+        stack_trace=error.stack_trace,
+        grpc_status=error.grpc_status or grpc_status,
+        retry_after_seconds=error.retry_after_seconds,
+    )

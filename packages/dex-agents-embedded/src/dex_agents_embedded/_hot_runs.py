@@ -40,7 +40,7 @@ class HotRun:
     claims: dict[str, Claim] = field(default_factory=dict[str, Claim])
     sticky_worker: str = ""
     pins: int = 0
-    _uncommitted: dict[str, tuple[int, bytes | None]] = field(default_factory=dict[str, tuple[int, bytes | None]])
+    _uncommitted: dict[str, tuple[int, AttributeChange]] = field(default_factory=dict[str, tuple[int, AttributeChange]])
     _generation: int = 0
 
     @property
@@ -66,7 +66,7 @@ class HotRun:
         """
         self._generation += 1
         for key, change in changes.items():
-            self._uncommitted[key] = (self._generation, change.value)
+            self._uncommitted[key] = (self._generation, change)
         return self._generation
 
     def overlay_committed(self, keys: Iterable[str], generation: int) -> None:
@@ -78,12 +78,16 @@ class HotRun:
 
     def uncommitted(self) -> Iterator[tuple[str, bytes | None]]:
         """Yield the Attributes whose newest value is not on the disk yet; None is a deletion."""
-        return ((key, value) for key, (_, value) in self._uncommitted.items())
+        return ((key, change.value) for key, (_, change) in self._uncommitted.items())
 
     def uncommitted_value(self, key: str) -> tuple[bool, bytes | None]:
         """Return whether an Attribute's newest value is not on the disk yet, and that value."""
         entry = self._uncommitted.get(key)
-        return (False, None) if entry is None else (True, entry[1])
+        return (False, None) if entry is None else (True, entry[1].value)
+
+    def uncommitted_secrets(self) -> Iterator[str]:
+        """Yield the hard-delete Attributes that are not on the disk yet."""
+        return (key for key, (_, change) in self._uncommitted.items() if change.is_secret)
 
     async def saved(self) -> None:
         """Wait until everything known about the run is on the disk.
@@ -142,6 +146,22 @@ class HotRuns:
                 return hot
         run_key = self._loader.find_run(flow_id, run_id)
         return None if run_key is None else self.get(run_key)
+
+    def forget(self, run_key: int) -> bool:
+        """Drop a run that is about to be deleted.
+
+        Returns:
+            False when something goes on with it, so that it must stay.
+        """
+        hot = self._runs.get(run_key)
+        if hot is None:
+            return True
+        if not hot.is_quiet:
+            return False
+        del self._runs[run_key]
+        if self._newest.get(hot.run.flow_id) == run_key:
+            del self._newest[hot.run.flow_id]
+        return True
 
     def __iter__(self) -> Iterator[HotRun]:
         return iter(list(self._runs.values()))

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from dex.dexpb import dex_pb2 as pb
 
-from ._failures import DISCONNECTED, Failure
+from ._failures import DISCONNECTED, Failure, worker_failure
 from ._task import Claim, Completed, Failed, Need, NotReached, NotReachedReason, Task
 from ._worker_stream import RACE_SECONDS, Responder, StreamState, Worker, WorkerStream
 
@@ -93,9 +93,15 @@ class Matching:
     def cancel(self, task: Task) -> None:
         """Ask the Worker to give a task up. Its stream stays busy until the Worker's final frame."""
         stream = task.stream
-        if stream is not None and stream.task is task:
+        if isinstance(stream, WorkerStream) and stream.task is task:
             frame = pb.PollWorkerTaskResponse(cancel_task=pb.PollWorkerTaskCancelTask(task_id=task.id))
             self._spawn(stream.write(frame))
+
+    def waiting(self) -> Iterator[Claim]:
+        """Yield the claims that wait."""
+        for claims in self._claims.values():
+            for queue in claims.values():
+                yield from queue
 
     def serves(self, flow_type: str) -> bool:
         """True while a Worker of the Flow type is connected."""
@@ -198,7 +204,7 @@ class Matching:
         elif kind == "rpc":
             self._finish(stream, task, Completed(frame.rpc))
         elif kind == "worker_error":
-            self._finish(stream, task, Failed(_failure_of(frame.worker_error)))
+            self._finish(stream, task, Failed(worker_failure(frame.worker_error)))
 
     def rejected(self, stream: WorkerStream, reject: pb.PollWorkerTaskReject) -> None:
         """Take a Worker's refusal of a task, which has not run then."""
@@ -368,13 +374,3 @@ class Matching:
             # A frame that could not be sent means that the stream has ended; its reading side sees that and detaches
             # it.
             task.exception()
-
-
-def _failure_of(error: pb.WorkerErrorResponse) -> Failure:
-    return Failure(
-        detail=error.detail,
-        error_type=error.error_type,
-        stack_trace=error.stack_trace,
-        grpc_status=error.grpc_status,
-        retry_after_seconds=error.retry_after_seconds,
-    )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
 
 from dex.dexpb import dex_pb2 as pb
 
@@ -13,9 +12,6 @@ from ._machine.run import Run
 from ._machine.step import StepExecution
 
 Request = pb.InvokeWaitForMethodRequest | pb.InvokeExecuteMethodRequest | pb.InvokeWorkerRPCRequest
-
-# Retrying a whole Flow is not this engine's; each run is its Flow's first attempt.
-_RUN_ATTEMPT: Final = 1
 
 
 class Requests:
@@ -82,7 +78,8 @@ class Requests:
             context.recovery_error.CopyFrom(step.recovery)
         if step.heartbeat is not None:
             context.last_heartbeat_value.ParseFromString(step.heartbeat)
-        _copy_value(step.movement.step_input, request.step_input)
+        if not step.is_timeout_handler:  # which the SDK knows by having no input at all
+            _copy_value(step.movement.step_input, request.step_input)
 
     def _fill_state(
         self,
@@ -112,7 +109,7 @@ def _fill_context(context: pb.Context, run: Run) -> None:
     context.flow_id = run.flow_id
     context.run_id = run.run_id
     context.flow_started_timestamp = int(run.started_at)
-    context.run_attempt = _RUN_ATTEMPT
+    context.run_attempt = run.run_attempt
 
 
 def _copy_value(source: pb.Value, target: pb.Value) -> None:

@@ -12,13 +12,13 @@ from dex.dexpb import dex_pb2 as pb
 from . import _failures as failures
 from ._failures import Failure
 from ._hot_runs import HotRun
+from ._limits import oversized_value
 from ._machine import commands
 from ._machine.refusal import RefusedError
 from ._names import unusable_step_type
 from ._shell import Shell
-from ._task import Claim, Completed, Failed, Need, NotReached, NotReachedReason, Outcome, Task
+from ._task import Claim, Completed, Failed, Need, NotReached, NotReachedReason, Outcome, Slot, Task
 from ._wire_errors import WireError, flow_closed, invalid, locked, refused, worker_failed
-from ._worker_stream import WorkerStream
 
 DEFAULT_TIMEOUT_SECONDS: Final = 60
 NO_WORKER_AVAILABLE: Final = "NO_WORKER_AVAILABLE"
@@ -95,7 +95,13 @@ class Rpcs:
         timeout = call.timeout_seconds or DEFAULT_TIMEOUT_SECONDS
         ends_at = loop.time() + timeout
         waits_until = loop.time() + min(self._dispatch_wait, timeout)
-        need = Need(hot.run.flow_type, call.rpc_name, is_rpc=True, preferred_worker=hot.sticky_worker)
+        need = Need(
+            hot.run.flow_type,
+            call.rpc_name,
+            is_rpc=True,
+            preferred_worker=hot.sticky_worker,
+            address=hot.run.push_address,
+        )
         reason = NotReachedReason.NO_CAPACITY
         while True:
             stream = await self._obtain_stream(need, waits_until)
@@ -107,23 +113,23 @@ class Rpcs:
                 continue
             if isinstance(outcome, Failed):
                 raise worker_failed(outcome.failure)
-            return self._checked(outcome)
+            return self._checked(hot, outcome)
 
-    async def _obtain_stream(self, need: Need, waits_until: float) -> WorkerStream | None:
+    async def _obtain_stream(self, need: Need, waits_until: float) -> Slot | None:
         """Reserve a stream, waiting for one if need be; None when there was none in time."""
-        stream = self._shell.matching.reserve(need)
+        stream = self._shell.dispatch.reserve(need)
         if stream is not None:
             return stream
-        granted: asyncio.Future[WorkerStream] = asyncio.get_running_loop().create_future()
+        granted: asyncio.Future[Slot] = asyncio.get_running_loop().create_future()
 
-        def grant(offered: WorkerStream) -> None:
+        def grant(offered: Slot) -> None:
             if granted.done():
-                self._shell.matching.release(offered)
+                self._shell.dispatch.release(offered)
             else:
                 granted.set_result(offered)
 
         claim = Claim(need, grant)
-        self._shell.matching.wait(claim)
+        self._shell.dispatch.wait(claim)
         try:
             async with asyncio.timeout_at(waits_until):
                 return await asyncio.shield(granted)
@@ -131,24 +137,23 @@ class Rpcs:
             return granted.result() if granted.done() else None
         except asyncio.CancelledError:
             if granted.done():
-                self._shell.matching.release(granted.result())
+                self._shell.dispatch.release(granted.result())
             raise
         finally:
-            self._shell.matching.withdraw(claim)
+            self._shell.dispatch.withdraw(claim)
             granted.cancel()
 
-    async def _run(
-        self, hot: HotRun, call: pb.InvokeRPCRequest, need: Need, stream: WorkerStream, ends_at: float
-    ) -> Outcome:
+    async def _run(self, hot: HotRun, call: pb.InvokeRPCRequest, need: Need, stream: Slot, ends_at: float) -> Outcome:
         """Send the call to a reserved stream and wait for its outcome."""
-        matching = self._shell.matching
+        dispatch = self._shell.dispatch
         ended: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         try:
             message = self._shell.requests.rpc(hot, call, self._shell.task_id())
+            blobs = self._shell.blobs.take_from_request(message.rpc, lambda: self._shell.attributes.secrets(hot))
             self._check_frame(call.rpc_name, message)
             await hot.saved()  # the request may hold changes that are not on the disk yet
         except BaseException:
-            matching.release(stream)
+            dispatch.release(stream)
             raise
         if not stream.is_open:
             return NotReached(NotReachedReason.STREAM_CLOSED)
@@ -157,9 +162,9 @@ class Rpcs:
             if not ended.done():
                 ended.set_result(outcome)
 
-        task = Task(need, message, lambda _: None, end)
-        matching.hand_out(stream, task)
-        hot.sticky_worker = stream.worker.id
+        task = Task(need, message, lambda _: None, end, blobs=blobs)
+        dispatch.hand_out(stream, task)
+        hot.sticky_worker = stream.worker_id
         try:
             async with asyncio.timeout_at(ends_at):
                 return await ended
@@ -169,8 +174,8 @@ class Rpcs:
             return Failed(Failure(text, failures.TIMEOUT, grpc_status=number))
         finally:
             if not task.has_ended:
-                task.has_ended = True
-                matching.cancel(task)
+                task.abandon()
+                dispatch.cancel(task)
 
     def _check_frame(self, rpc_name: str, message: pb.PollWorkerTask) -> None:
         size, limit = message.ByteSize(), self._shell.limits.frame
@@ -182,11 +187,11 @@ class Rpcs:
             )
             raise worker_failed(Failure(text, failures.NOT_STARTED))
 
-    def _checked(self, outcome: Completed) -> pb.InvokeWorkerRPCResponse:
+    def _checked(self, hot: HotRun, outcome: Completed) -> pb.InvokeWorkerRPCResponse:
         response = outcome.response
         if not isinstance(response, pb.InvokeWorkerRPCResponse):
             raise worker_failed(Failure("the Worker answered an RPC with a Step's result", failures.INVALID_RESULT))
-        oversized = self._shell.limits.oversized_value(response)
+        oversized = oversized_value(response, hot.run.limits.value_bytes)
         size, limit = response.output.ByteSize(), self._shell.limits.frame
         if oversized is None and size > limit:
             oversized = f"the output has {size} bytes, more than the {limit} that a Client can receive"
@@ -199,6 +204,11 @@ def _no_worker(hot: HotRun, call: pb.InvokeRPCRequest, reason: NotReachedReason,
     if reason == NotReachedReason.UNKNOWN_NAME:
         text = f"no connected Worker of Flow type {hot.run.flow_type} knows RPC {call.rpc_name}"
         return worker_failed(Failure(text, UNKNOWN_NAME), pb.DISPATCH_TASK_ERROR_REASON_UNKNOWN_NAME)
+    if hot.run.push_address:
+        text = (
+            f"the Worker at {hot.run.push_address} could not be reached within {waited:g} seconds; nothing was changed"
+        )
+        return worker_failed(Failure(text, NO_WORKER_AVAILABLE), pb.DISPATCH_TASK_ERROR_REASON_NO_WORKER_AVAILABLE)
     text = (
         f"no Worker of Flow type {hot.run.flow_type} could take RPC {call.rpc_name} within {waited:g} seconds: start a "
         "Worker, or raise its task limit; nothing was changed"

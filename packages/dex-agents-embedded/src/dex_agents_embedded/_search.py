@@ -12,11 +12,13 @@ from typing import Any, Final, NamedTuple
 from dex.dexpb import dex_pb2 as pb
 
 from ._index_types import IndexTypes
+from ._limits import MEBIBYTE
 from ._store.loader import Loader
 from ._wire_errors import invalid
 
 DEFAULT_PAGE_SIZE: Final = 100
 LARGEST_PAGE_SIZE: Final = 1000
+_FULL_PAGE_BYTES: Final = MEBIBYTE
 _LARGEST_QUERY_CHARACTERS: Final = 4096
 
 _TOKEN = re.compile(
@@ -136,13 +138,18 @@ class Search:
             parameters.append(_decode_token(request.next_page_token))
         rows = list(self._loader.search(clauses, parameters, size + 1))
         response = pb.SearchFlowsResponse()
+        count = used = 0
         for row in rows[:size]:
-            self._add(response, row)
-        if len(rows) > size:
-            response.next_page_token = _encode_token(rows[size - 1][0])
+            if used > _FULL_PAGE_BYTES:
+                break  # large indexed Attributes make shorter pages
+            used += self._add(response, row)
+            count += 1
+        if len(rows) > count:
+            response.next_page_token = _encode_token(rows[count - 1][0])
         return response
 
-    def _add(self, response: pb.SearchFlowsResponse, row: tuple[Any, ...]) -> None:
+    def _add(self, response: pb.SearchFlowsResponse, row: tuple[Any, ...]) -> int:
+        """Add a run to a page and return how many bytes it takes."""
         run_key, flow_id, run_id, flow_type, status, started_at, closed_at = row
         entry = response.flow_runs.add(flow_id=flow_id, run_id=run_id, flow_type=flow_type, flow_status=status)
         entry.start_time.FromMilliseconds(int(started_at * 1000))
@@ -150,6 +157,7 @@ class Search:
             entry.close_time.FromMilliseconds(int(closed_at * 1000))
         for index_key, value in self._loader.indexed_attributes(run_key):
             entry.indexed_attributes.add(key=index_key).value.ParseFromString(value)
+        return entry.ByteSize()
 
     def _clause(self, condition: Condition) -> tuple[str, list[str | int | float]]:
         """Return a condition as SQL made of fixed parts, and the values for its question marks."""

@@ -16,23 +16,25 @@ from dex.dexpb import dex_pb2 as pb
 from . import _failures as failures
 from ._attempt import Attempt
 from ._attributes import Attributes
+from ._blobs import Blobs
 from ._changes import Changes
+from ._counters import Counters
+from ._dispatch import Dispatch
 from ._hot_runs import HotRun, HotRuns
-from ._limits import Limits
+from ._limits import Limits, growth, oversized_value
 from ._machine import commands
 from ._machine.delta import AttributeChange
 from ._machine.phase import Phase
-from ._machine.run import Run
+from ._machine.run import Parent, Run
 from ._machine.step import StepExecution
-from ._matching import Matching
 from ._names import unusable_step_type
 from ._requests import Requests
 from ._store.loader import Loader
 from ._store.rows import delta_rows, run_row
 from ._store.writer import Writer
-from ._task import Claim, Completed, Failed, Need, NotReached, Outcome, Output, Task
+from ._sub_flows import SubFlows
+from ._task import Claim, Completed, Failed, Need, NotReached, Outcome, Output, Slot, Task
 from ._timers import Timers
-from ._worker_stream import WorkerStream
 from .errors import EngineError
 
 _RECOVERIES_PER_TURN = 200
@@ -54,7 +56,7 @@ class Shell:
     Args:
         loader: Reads runs.
         writer: Writes them.
-        matching: The Workers.
+        dispatch: The Workers.
         limits: Sizes.
         hot_runs: How many quiet runs stay in memory.
         on_stream_write: Called with a run, a Step execution id and what that running Step writes to a Stream.
@@ -63,13 +65,15 @@ class Shell:
         runs: The runs in memory.
         attributes: Reads Attributes.
         requests: Builds what Workers are sent.
+        blobs: What those messages name instead of carrying it.
+        counters: What happened since the start.
     """
 
     def __init__(
         self,
         loader: Loader,
         writer: Writer,
-        matching: Matching,
+        dispatch: Dispatch,
         limits: Limits,
         hot_runs: int,
         on_stream_write: OnStreamWrite,
@@ -77,15 +81,18 @@ class Shell:
         self.runs = HotRuns(loader, hot_runs)
         self.attributes = Attributes(loader)
         self.requests = Requests(self.attributes)
-        self.matching = matching
+        self.dispatch = dispatch
+        self.blobs = Blobs(limits.frame)
         self.loader = loader
         self.limits = limits
+        self.counters = Counters()
         self._on_stream_write = on_stream_write
         self._writer = writer
         self._timers = Timers(time.time, self._due)
         self._task_numbers = itertools.count(1)
         self._run_keys = itertools.count(loader.newest_run_key() + 1)
         self._changes = Changes()
+        self._sub_flows = SubFlows(self)
         self._is_closed = False
 
     # -- life
@@ -104,6 +111,7 @@ class Shell:
                 continue
             hot = self.runs.get(pending.run_key)
             commands.recover(hot.run, now)
+            self._begin_next_flow_attempt(hot, now)
             self.settle(hot)
             recovered += 1
             if recovered % _RECOVERIES_PER_TURN == 0:
@@ -122,8 +130,14 @@ class Shell:
 
     # -- runs
 
-    def start(self, request: pb.StartFlowRequest, run_id: str) -> HotRun:
-        """Begin a run. It is on the disk once its `HotRun.saved` returns."""
+    def start(self, request: pb.StartFlowRequest, run_id: str, parent: Parent | None = None) -> HotRun:
+        """Begin a run. It is on the disk once its `HotRun.saved` returns.
+
+        Args:
+            request: What to start.
+            run_id: The new run's id.
+            parent: What waits for it, if it is a sub-Flow.
+        """
         now = time.time()
         run = Run(
             key=next(self._run_keys),
@@ -132,8 +146,11 @@ class Shell:
             flow_type=request.flow_type,
             request_id=request.request_id,
             started_at=now,
+            parent=parent,
+            limits=self.limits.run,
         )
         commands.begin(run, request, now)
+        self.counters.flows_started += 1
         hot = self.runs.add(run, run_row(run, request))
         self.settle(hot)
         return hot
@@ -142,8 +159,8 @@ class Shell:
         self,
         hot: HotRun,
         *,
-        finishing: WorkerStream | None = None,
-        granted: tuple[str, WorkerStream] | None = None,
+        finishing: Slot | None = None,
+        granted: tuple[str, Slot] | None = None,
     ) -> None:
         """Do what a run's state asks for.
 
@@ -159,11 +176,13 @@ class Shell:
         """
         # First of all, since the requests of what starts now must see what the command wrote.
         attributes = hot.run.delta.attributes
+        self.attributes.count(hot, attributes)
         generation = hot.overlay(attributes) if attributes else 0
         starting = self._start_ready(hot, finishing, granted)
         self._drop_stale_claims(hot)
         abandoned = _abandon_stale_attempts(hot)
         self._timers.arm(hot.run.key, hot.run.next_due())
+        has_closed = hot.run.delta.header and not hot.run.is_running
         delta = hot.run.drain()
         if delta or hot.start_row is not None:
             rows = delta_rows(hot.run, delta)
@@ -181,6 +200,8 @@ class Shell:
             committed()
         else:
             hot.commit.add_done_callback(lambda commit: committed() if commit.exception() is None else None)
+        if has_closed:
+            self._sub_flows.report_end(hot.run)
 
     async def until(self, run_key: int, is_met: Callable[[HotRun], bool], timeout: float) -> HotRun | None:
         """Wait until a condition holds for a run and what it rests on is on the disk.
@@ -215,10 +236,10 @@ class Shell:
     # -- attempts
 
     def _start_ready(
-        self, hot: HotRun, finishing: WorkerStream | None, granted: tuple[str, WorkerStream] | None
-    ) -> list[tuple[WorkerStream, Attempt]]:
+        self, hot: HotRun, finishing: Slot | None, granted: tuple[str, Slot] | None
+    ) -> list[tuple[Slot, Attempt]]:
         """Start an attempt of every ready Step that a stream can be reserved for; the others claim one."""
-        starting: list[tuple[WorkerStream, Attempt]] = []
+        starting: list[tuple[Slot, Attempt]] = []
         offered = dict([granted] if granted is not None else [])
         is_complete = False
         while not is_complete:
@@ -226,36 +247,36 @@ class Shell:
             for step in hot.run.ready():
                 if step.id in hot.claims:
                     continue
-                need = Need(hot.run.flow_type, step.type, is_rpc=False, preferred_worker=hot.sticky_worker)
-                stream = offered.pop(step.id, None) or self.matching.reserve(need, finishing)
+                need = _need(hot, step)
+                stream = offered.pop(step.id, None) or self.dispatch.reserve(need, finishing)
                 if stream is None:
                     self._claim(hot, step, need)
                     continue
                 attempt = self._begin_attempt(hot, step, need)
                 if attempt is None:
-                    self.matching.release(stream)
+                    self.dispatch.release(stream)
                     is_complete = False  # the Step's failure changed what is ready
                     break
                 starting.append((stream, attempt))
         for stream in offered.values():
-            self.matching.release(stream)
+            self.dispatch.release(stream)
         return starting
 
     def _claim(self, hot: HotRun, step: StepExecution, need: Need) -> None:
         run_key, step_id = hot.run.key, step.id
 
-        def granted(stream: WorkerStream) -> None:
+        def granted(stream: Slot) -> None:
             claimant = self.runs.get(run_key)
             claimant.claims.pop(step_id, None)
             self.settle(claimant, granted=(step_id, stream))
 
         claim = Claim(need, granted)
         hot.claims[step_id] = claim
-        self.matching.wait(claim)
+        self.dispatch.wait(claim)
 
     def _drop_stale_claims(self, hot: HotRun) -> None:
         for step_id in [step_id for step_id in hot.claims if step_id not in hot.run.steps]:
-            self.matching.withdraw(hot.claims.pop(step_id))
+            self.dispatch.withdraw(hot.claims.pop(step_id))
 
     def _begin_attempt(self, hot: HotRun, step: StepExecution, need: Need) -> Attempt | None:
         """Count an attempt and build its request now, from one moment; it is sent after the commit.
@@ -266,6 +287,8 @@ class Shell:
         now = time.time()
         commands.attempt_started(hot.run, step, now)
         message = self.requests.step(hot, step, self.task_id())
+        request = message.wait_for if step.phase.is_wait_for else message.execute
+        blobs = self.blobs.take_from_request(request, lambda: self.attributes.secrets(hot))
         size = message.ByteSize()
         if size > self.limits.frame:
             text = (
@@ -281,6 +304,7 @@ class Shell:
             message,
             on_output=lambda output: self._output(hot, attempt, output),
             on_end=lambda outcome: self._ended(hot, attempt, outcome),
+            blobs=blobs,
         )
         attempt = Attempt(step, task)
         hot.attempts[step.id] = attempt
@@ -289,21 +313,22 @@ class Shell:
     def _committed(
         self,
         hot: HotRun,
-        starting: list[tuple[WorkerStream, Attempt]],
+        starting: list[tuple[Slot, Attempt]],
         abandoned: list[Attempt],
         attributes: dict[str, AttributeChange],
         generation: int,
     ) -> None:
         hot.overlay_committed(attributes, generation)
         for attempt in abandoned:
-            self.matching.cancel(attempt.task)
+            self.dispatch.cancel(attempt.task)
         for stream, attempt in starting:
             if hot.attempts.get(attempt.step_id) is not attempt:
-                self.matching.release(stream)  # cancelled while it waited for the disk
+                self.dispatch.release(stream)  # cancelled while it waited for the disk
             elif stream.is_open:
-                self.matching.hand_out(stream, attempt.task)
-                hot.sticky_worker = stream.worker.id
+                self.dispatch.hand_out(stream, attempt.task)
+                hot.sticky_worker = stream.worker_id
                 attempt.start_clocks()
+                self.counters.attempts_started += 1
             else:
                 self._give_back(hot, attempt)
         self._changes.notify(hot.run.key)
@@ -322,6 +347,10 @@ class Shell:
             self._on_stream_write(hot.run, attempt.step_id, output.stream_write)
             return
         value = output.heartbeat.value.SerializeToString() if output.heartbeat.HasField("value") else None
+        refusal = self._refuse_heartbeat(hot.run, attempt, value)
+        if refusal is not None:
+            attempt.task.end(Failed(refusal))
+            return
         commands.heartbeat(hot.run, attempt.step_id, attempt.number, value)
         self.settle(hot)
 
@@ -330,6 +359,7 @@ class Shell:
         if hot.attempts.get(attempt.step_id) is not attempt or self._writer.failure is not None:
             return
         if isinstance(outcome, NotReached):
+            self.counters.attempts_ended["not_reached"] += 1
             self._give_back(hot, attempt)
             return
         del hot.attempts[attempt.step_id]
@@ -339,16 +369,32 @@ class Shell:
         if isinstance(outcome, Failed):
             commands.attempt_failed(hot.run, attempt.step_id, attempt.number, outcome.failure, now)
             # A timeout ends the attempt, not the handler: the Worker is asked to end that.
-            self.matching.cancel(attempt.task)
+            self.dispatch.cancel(attempt.task)
+        self.counters.attempts_ended["failed" if isinstance(outcome, Failed) else "completed"] += 1
         self.settle(hot, finishing=attempt.task.stream)
+
+    def _refuse_heartbeat(self, run: Run, attempt: Attempt, value: bytes | None) -> failures.Failure | None:
+        """Return why the value of a heartbeat cannot be stored, None if it can."""
+        step = run.current_attempt(attempt.step_id, attempt.number)
+        if step is None or value is None:
+            return None
+        if len(value) > run.limits.value_bytes:
+            text = f"a heartbeat value has {len(value)} bytes, the limit is {run.limits.value_bytes}"
+            return failures.Failure(text, failures.VALUE_TOO_LARGE, is_final=True)
+        excess = run.over_budget(len(value) - len(step.heartbeat or b""))
+        return None if excess is None else failures.Failure(excess, failures.STATE_TOO_LARGE, is_final=True)
 
     def _record_result(self, hot: HotRun, attempt: Attempt, outcome: Completed, now: float) -> Completed | Failed:
         response = outcome.response
-        oversized = self.limits.oversized_value(response)
+        oversized = oversized_value(response, hot.run.limits.value_bytes)
         if oversized is not None:
             return Failed(failures.Failure(oversized, failures.VALUE_TOO_LARGE, is_final=True))
+        excess = hot.run.over_budget(growth(response))
+        if excess is not None:
+            return Failed(failures.Failure(excess, failures.STATE_TOO_LARGE, is_final=True))
         if isinstance(response, pb.InvokeWaitForMethodResponse):
             commands.wait_for_result(hot.run, attempt.step_id, attempt.number, response, now)
+            self._sub_flows.start_all(hot, attempt.step_id, response.waiting_condition)
         elif isinstance(response, pb.InvokeExecuteMethodResponse):
             unusable = unusable_step_type(response.step_decision)
             if unusable is not None:
@@ -359,8 +405,26 @@ class Shell:
     def _due(self, run_key: int) -> None:
         if self._writer.failure is None:
             hot = self.runs.get(run_key)
-            commands.tick(hot.run, time.time())
+            now = time.time()
+            commands.tick(hot.run, now)
+            self._begin_next_flow_attempt(hot, now)
             self.settle(hot)
+
+    def _begin_next_flow_attempt(self, hot: HotRun, now: float) -> None:
+        if hot.run.is_restarting and hot.run.deadline <= now:
+            commands.restart(hot.run, now, self.attributes.forgettable(hot))
+
+    def reroute(self, hot: HotRun) -> None:
+        """Let queued Steps ask for a Worker anew, because the Flow's Worker target may have changed."""
+        for claim in hot.claims.values():
+            self.dispatch.withdraw(claim)
+        hot.claims.clear()
+        self.settle(hot)
+
+
+def _need(hot: HotRun, step: StepExecution) -> Need:
+    run = hot.run
+    return Need(run.flow_type, step.type, is_rpc=False, preferred_worker=hot.sticky_worker, address=run.push_address)
 
 
 def _abandon_stale_attempts(hot: HotRun) -> list[Attempt]:

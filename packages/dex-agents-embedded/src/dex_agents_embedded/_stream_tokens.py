@@ -37,10 +37,14 @@ class StreamKey(NamedTuple):
 
 
 class StreamTokens:
-    """Writes and reads the tokens of one Stream memory."""
+    """Writes and reads the tokens of one Stream memory.
 
-    def __init__(self) -> None:
-        self._epoch = secrets.token_bytes(_EPOCH_BYTES)
+    Args:
+        epoch: Names the memory, in 8 bytes; None for a new one.
+    """
+
+    def __init__(self, epoch: bytes | None = None) -> None:
+        self._epoch = epoch or secrets.token_bytes(_EPOCH_BYTES)
 
     def encode(self, key: StreamKey, sequence: int) -> str:
         """Return the token of the message that has this sequence number."""

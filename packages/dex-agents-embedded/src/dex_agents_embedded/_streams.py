@@ -1,8 +1,8 @@
-"""Streams: the live feed of a Flow, best effort, in memory only.
+"""Streams: the live feed of a Flow, best effort, read from memory.
 
 All Flows of one Flow type share one byte budget for a Stream name (a *scope*); each Flow reads its own messages (an
 *instance*). When the budget runs short, the oldest messages of the scope go, whichever Flow wrote them. A restart of
-the engine begins with an empty memory: a Stream is never the record of anything.
+the engine begins with an empty memory, or with what a log kept: a Stream is never the record of anything.
 
 Everything here runs on one event loop and is not safe to call from other threads.
 """
@@ -28,9 +28,10 @@ from dex_agents_embedded._stream_errors import (
     StreamsDisabledError,
     StreamStoreClosedError,
 )
+from dex_agents_embedded._stream_log import StoredMessage, StreamLog
 from dex_agents_embedded._stream_tokens import StreamKey, StreamTokens
 
-StreamBackend = Literal["memory", "disabled"]
+StreamBackend = Literal["memory", "file", "disabled"]
 
 # The Dex Server's numbers: charge of a message beside its bytes, size of one message, length of a page and of a wait.
 MESSAGE_OVERHEAD_BYTES: Final = 512
@@ -118,14 +119,21 @@ class _Scope:
                 reader.set_result(None)
         instance.waiting.clear()
 
-    def trim(self, capacity_bytes: int, keep: int) -> None:
-        """Drop the oldest messages until 80 % of the capacity is used, but never the newest `keep`."""
+    def trim(self, capacity_bytes: int, keep: int) -> list[int]:
+        """Drop the oldest messages until 80 % of the capacity is used, but never the newest `keep`.
+
+        Returns:
+            The sequences of the dropped messages, oldest first.
+        """
+        dropped: list[int] = []
         while len(self.entries) > keep and self.used_bytes * 10 > capacity_bytes * _TRIM_TO_TENTHS:
             oldest = self.entries.popleft()
+            dropped.append(oldest.sequence)
             self.used_bytes -= oldest.charge
             # Both queues are in the order of acceptance, so the oldest of the scope is the oldest of its Flow.
             self.instances[oldest.flow_id].entries.popleft()
             self.free(oldest.flow_id)
+        return dropped
 
     def free(self, flow_id: str) -> None:
         """Forget a Flow that has neither messages nor readers."""
@@ -138,18 +146,25 @@ class StreamStore:
     """The Streams of one engine.
 
     Args:
-        backend: `memory` (default), or `disabled`: writes of Steps vanish, Client reads and writes are refused.
+        backend: `memory` (default); `file`, which needs a log; or `disabled`: writes of Steps vanish, Client reads and
+            writes are refused.
+        log: Keeps the messages on the disk.
         clock: Current time in UTC, for `created_time`; the system's clock by default.
         max_wait_seconds: Longest wait of one read; `MAX_WAIT_SECONDS` by default.
 
+    Attributes:
+        refused: How many messages of Steps were refused.
+        trimmed: How many messages were dropped to make room for newer ones.
+
     Raises:
-        ValueError: If the backend is neither of the two, or the longest wait is not positive.
+        ValueError: If the backend is none of the three, or the longest wait is not positive.
     """
 
     def __init__(
         self,
         *,
         backend: StreamBackend = "memory",
+        log: StreamLog | None = None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         max_wait_seconds: float = MAX_WAIT_SECONDS,
     ) -> None:
@@ -160,11 +175,20 @@ class StreamStore:
         self._max_wait_seconds = max_wait_seconds
         self._is_disabled = backend == "disabled"
         self._is_closed = False
+        self.refused = 0
+        self.trimmed = 0
         self._clock = clock
-        self._tokens = StreamTokens()
+        self._log = log
+        self._tokens = StreamTokens(None if log is None else log.epoch)
         # One counter for all Streams: a token stays in order even after everything about its Stream was freed.
         self._last_sequence = 0
         self._scopes: dict[tuple[str, str], _Scope] = {}
+        if log is not None:
+            self._last_sequence = log.last_sequence
+            for message in log.take_messages():
+                scope = self._scopes.setdefault((message.flow_type, message.stream_name), _Scope())
+                created = datetime.fromtimestamp(message.created_at, UTC)
+                scope.append(_Entry(message.sequence, message.flow_id, message.value, message.source, created))
 
     @property
     def instance_count(self) -> int:
@@ -212,13 +236,16 @@ class StreamStore:
             if scope.used_bytes + charge > capacity_bytes:
                 used_bytes = scope.used_bytes
                 # Without this a Stream whose capacity was lowered would refuse every write for ever.
-                scope.trim(capacity_bytes, keep=0)
+                self._forget(key, scope.trim(capacity_bytes, keep=0))
                 raise _capacity_error(key, charge, capacity_bytes, used_bytes)
             self._last_sequence += 1
-            scope.append(_Entry(self._last_sequence, key.flow_id, value, source, self._clock()))
+            created = self._clock()
+            scope.append(_Entry(self._last_sequence, key.flow_id, value, source, created))
+            if self._log is not None:
+                self._log.append(StoredMessage(self._last_sequence, created.timestamp(), *key, source, value))
             if scope.used_bytes * 10 >= capacity_bytes * _TRIM_FROM_TENTHS:
                 # An accepted message can be read, even where it alone is over the mark.
-                scope.trim(capacity_bytes, keep=1)
+                self._forget(key, scope.trim(capacity_bytes, keep=1))
         finally:
             self._free(key)
 
@@ -231,6 +258,7 @@ class StreamStore:
         try:
             self.write(key, value, source=f"#{step_execution_id}", capacity_bytes=capacity_bytes)
         except StreamError as error:
+            self.refused += 1
             _LOGGER.debug("dropped a message of Step %s: %s", step_execution_id, error)
             return False
         return True
@@ -308,6 +336,8 @@ class StreamStore:
     def close(self) -> None:
         """Refuse everything from now on and end the reads that wait."""
         self._is_closed = True
+        if self._log is not None:
+            self._log.close()
         for scope in self._scopes.values():
             for instance in scope.instances.values():
                 for reader in instance.waiting:
@@ -340,6 +370,11 @@ class StreamStore:
         finally:
             instance.waiting.discard(written)
             self._free(key)
+
+    def _forget(self, key: StreamKey, dropped: list[int]) -> None:
+        self.trimmed += len(dropped)
+        if self._log is not None:
+            self._log.trim(key.flow_type, key.stream_name, dropped)
 
     def _free(self, key: StreamKey) -> None:
         scope = self._scopes.get((key.flow_type, key.stream_name))

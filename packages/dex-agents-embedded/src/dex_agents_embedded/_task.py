@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from dex.dexpb import dex_pb2 as pb
 
 from ._failures import Failure
 from ._limits import Response
-
-if TYPE_CHECKING:
-    from ._worker_stream import WorkerStream
 
 Output = pb.InvokeWaitForMethodOutput | pb.InvokeExecuteMethodOutput
 
@@ -27,12 +25,28 @@ class Need:
         name: The Step type or the RPC's name, which the Worker must know.
         is_rpc: True for an RPC: Workers keep capacity for those that Steps cannot use.
         preferred_worker: The Worker to try first, empty for any.
+        address: The Worker to call; empty when Workers pull their tasks.
     """
 
     flow_type: str
     name: str
     is_rpc: bool
     preferred_worker: str = ""
+    address: str = ""
+
+
+class Slot(Protocol):
+    """A Worker's promise to take one task: a stream of a pull Worker, or a call to a push Worker."""
+
+    @property
+    def is_open(self) -> bool:
+        """True while a task can be handed to it."""
+        ...
+
+    @property
+    def worker_id(self) -> str:
+        """The pull Worker's id, empty for a push Worker."""
+        ...
 
 
 class NotReachedReason(Enum):
@@ -76,8 +90,9 @@ class Task:
         message: The frame that asks for it; its `task_id` names the task.
         on_output: Called with each frame before the last one: heartbeats and Stream writes.
         on_end: Called once with the outcome.
-        stream: The stream that has it.
+        stream: The slot that has it.
         has_ended: True once `on_end` was called or the task was abandoned; later frames change nothing.
+        blobs: What the message names instead of carrying it; kept as long as the Worker may ask for it.
         retries: How often the same stream was asked again because its Worker was still cleaning up.
     """
 
@@ -85,8 +100,9 @@ class Task:
     message: pb.PollWorkerTask
     on_output: Callable[[Output], None]
     on_end: Callable[[Outcome], None]
-    stream: WorkerStream | None = None
+    stream: Slot | None = None
     has_ended: bool = False
+    blobs: Sequence[object] = ()
     retries: int = 0
 
     @property
@@ -97,18 +113,25 @@ class Task:
     def end(self, outcome: Outcome) -> None:
         """Report the outcome, unless it has been reported or nobody wants it any more."""
         if not self.has_ended:
-            self.has_ended = True
+            self.abandon()
             self.on_end(outcome)
+
+    def abandon(self) -> None:
+        """Want no outcome any more: whatever still comes changes nothing."""
+        self.has_ended = True
+        self.blobs = ()
 
 
 @dataclass(eq=False, slots=True)
 class Claim:
-    """A wish for a Worker stream. It spends no attempt and no timeout while it waits.
+    """A wish for a Worker. It spends no attempt and no timeout while it waits.
 
     Attributes:
         need: What is needed.
-        granted: Called with a stream that is reserved for the claim.
+        since: When it began to wait, in seconds of the monotonic clock.
+        granted: Called with a slot that is reserved for the claim.
     """
 
     need: Need
-    granted: Callable[[WorkerStream], None]
+    since: float = field(default_factory=time.monotonic, kw_only=True)
+    granted: Callable[[Slot], None]

@@ -8,10 +8,12 @@ from typing import Any, Protocol, TypeVar, cast
 import grpc
 from dex.dexpb import dex_pb2 as pb
 from google.protobuf import any_pb2
+from google.protobuf.message import Message
 from google.rpc import status_pb2
 from grpc_status import rpc_status
 
 from ._failures import Failure
+from ._limits import LARGEST_FRAME_BYTES
 from ._machine.refusal import Refusal, RefusedError
 from .errors import EngineError
 
@@ -88,6 +90,20 @@ def not_offered(what: str) -> WireError:
     return wire_error(grpc.StatusCode.UNIMPLEMENTED, pb.ERROR_SUB_STATUS_UNCATEGORIZED, text)
 
 
+def blob_not_kept(detail: str) -> WireError:
+    """Return the error for a reference to a value that is not kept any more."""
+    return wire_error(grpc.StatusCode.NOT_FOUND, pb.ERROR_SUB_STATUS_UNCATEGORIZED, detail)
+
+
+def answer_too_large(size: int) -> WireError:
+    """Return the error for an answer that the SDK could not receive."""
+    text = (
+        f"the answer has {size} bytes, more than the {LARGEST_FRAME_BYTES} that a Client can receive: ask for less, or "
+        "keep large values outside"
+    )
+    return wire_error(grpc.StatusCode.FAILED_PRECONDITION, pb.ERROR_SUB_STATUS_UNCATEGORIZED, text)
+
+
 def locked(keys: set[str]) -> WireError:
     """Return the error for an RPC that finds Attributes locked."""
     text = f"locked by a Step or another RPC: {', '.join(sorted(keys))}"
@@ -116,13 +132,19 @@ def refused(error: RefusedError, flow_id: str) -> WireError:
         return flow_closed(flow_id)
     if error.reason == Refusal.MESSAGE_NOT_FOUND:
         return wire_error(grpc.StatusCode.NOT_FOUND, pb.ERROR_SUB_STATUS_CHANNEL_MESSAGE_NOT_FOUND, error.reason.value)
+    if error.reason == Refusal.FLOW_RESTARTING:
+        return wire_error(grpc.StatusCode.FAILED_PRECONDITION, pb.ERROR_SUB_STATUS_FLOW_CLOSING, error.reason.value)
     return invalid(error.reason.value)
 
 
 async def answer(context: CallContext, work: Awaitable[_T]) -> _T:
     """Return what a call's work returns, and turn its errors into the protocol's."""
     try:
-        return await work
+        response = await work
+        size = response.ByteSize() if isinstance(response, Message) else 0
+        if size <= LARGEST_FRAME_BYTES:
+            return response
+        status = answer_too_large(size).status()
     except WireError as error:
         status = error.status()
     except EngineError as error:

@@ -124,6 +124,11 @@ class WorkerStream:
         """True until the Worker half-closed it or went away."""
         return self.state != StreamState.CLOSED
 
+    @property
+    def worker_id(self) -> str:
+        """The id of the Worker that opened it."""
+        return self.worker.id
+
     async def write(self, frame: pb.PollWorkerTaskResponse) -> None:
         """Send a frame, in order; a frame for a closed stream is dropped, whoever closed it deals with its task."""
         async with self._writing:

@@ -5,6 +5,7 @@ EngineError
 ├── EngineInUseError    another engine has the directory: stop it, or choose another directory
 ├── DataFileError       engine.db cannot be used: restore a backup, or upgrade this package
 ├── AddressError        the address cannot be listened on: choose another one
+├── TokenFileError      the token file cannot be used: name a readable file with one token a line
 └── CommitFailedError   the disk refused a commit: free space or repair it, then start the engine again
 ```
 
@@ -42,10 +43,10 @@ class DataFileError(EngineError):
 
     Attributes:
         reason: `unreadable` for a damaged file or one that is not an engine's, `newer` for one that a newer version
-            wrote, `directory_unusable` when the directory cannot be made or written.
+            wrote, `not_writable` when the disk is full or read-only.
     """
 
-    def __init__(self, text: str, reason: Literal["unreadable", "newer", "directory_unusable"]) -> None:
+    def __init__(self, text: str, reason: Literal["unreadable", "newer", "not_writable"]) -> None:
         super().__init__(text, reason)
 
 
@@ -53,12 +54,19 @@ class AddressError(EngineError):
     """The engine cannot listen on the address.
 
     Attributes:
-        reason: `address_in_use` when the port is taken, `address_not_allowed` for an address that is malformed or not a
-            loopback one.
+        reason: `address_in_use` when the port is taken, `address_not_allowed` for an address that is malformed, or not
+            a loopback one without a token file.
     """
 
     def __init__(self, text: str, reason: Literal["address_in_use", "address_not_allowed"]) -> None:
         super().__init__(text, reason)
+
+
+class TokenFileError(EngineError):
+    """The token file cannot be read or holds no usable token; the engine does not start without one then."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text, "token_file_unusable")
 
 
 class CommitFailedError(EngineError):

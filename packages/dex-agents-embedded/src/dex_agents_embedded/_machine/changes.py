@@ -10,6 +10,7 @@ from dex.dexpb import dex_pb2 as pb
 
 from .delta import AttributeChange, Message
 from .phase import Phase
+from .retry import flow_retry_delay
 from .run import Run
 from .step import StepExecution
 
@@ -19,6 +20,19 @@ NULL_VALUE: Final = pb.Value(null_value="NULL_VALUE").SerializeToString()
 def is_absent(value: pb.Value) -> bool:
     """True for a value that stands for "no value": unset, or an explicit null."""
     return value.WhichOneof("kind") in (None, "null_value")
+
+
+def without_secrets(request: pb.StartFlowRequest) -> pb.StartFlowRequest:
+    """Return a start request without Attributes of which no copy may outlive their deletion."""
+    attributes = request.flow_start_options.attributes
+    if not any(write.is_hard_delete_on_null for write in attributes):
+        return request
+    kept = [write for write in attributes if not write.is_hard_delete_on_null]
+    stripped = pb.StartFlowRequest()
+    stripped.CopyFrom(request)
+    del stripped.flow_start_options.attributes[:]
+    stripped.flow_start_options.attributes.extend(kept)
+    return stripped
 
 
 def touch(run: Run, step: StepExecution) -> None:
@@ -52,6 +66,7 @@ def schedule(run: Run, movement: pb.StepMovement, source: str) -> StepExecution:
     run.steps[step.id] = step
     run.delta.created[step.id] = step
     run.delta.header = True
+    run.usage.add(own.ByteSize())
     return step
 
 
@@ -59,6 +74,7 @@ def finish(run: Run, step: StepExecution) -> None:
     """Remove a finished or cancelled Step execution."""
     del run.steps[step.id]
     set_heartbeat(run, step, None)
+    run.usage.retire(step.movement.ByteSize(), run.limits)
     if run.delta.created.pop(step.id, None) is None:
         run.delta.changed.pop(step.id, None)
         run.delta.removed[step.id] = step.number
@@ -67,6 +83,7 @@ def finish(run: Run, step: StepExecution) -> None:
 def set_heartbeat(run: Run, step: StepExecution, value: bytes | None) -> None:
     """Keep the value of a Step's latest heartbeat; None forgets it."""
     if step.heartbeat != value:
+        run.usage.forget(len(step.heartbeat or b"") - len(value or b""))
         step.heartbeat = value
         run.delta.heartbeats[step.number] = value
 
@@ -76,7 +93,7 @@ def write_attributes(run: Run, writes: Iterable[pb.AttributeWrite]) -> None:
     for write in writes:
         index = write.index_config if write.HasField("index_config") and write.index_config.enable else None
         value = None if is_absent(write.value) else write.value.SerializeToString()
-        run.delta.attributes[write.key] = AttributeChange(value, index)
+        run.delta.attributes[write.key] = AttributeChange(value, index, write.is_hard_delete_on_null)
 
 
 def publish(run: Run, messages: Iterable[pb.ChannelMessage], now: float) -> None:
@@ -89,6 +106,7 @@ def publish(run: Run, messages: Iterable[pb.ChannelMessage], now: float) -> None
             NULL_VALUE if message.value.WhichOneof("kind") is None else message.value.SerializeToString(),
         )
         run.channels.setdefault(message.channel_name, []).append(queued)
+        run.usage.add(len(queued.value))
         run.delta.published[queued.sequence] = (message.channel_name, queued)
         run.delta.header = True
 
@@ -140,6 +158,7 @@ def take_messages(run: Run, channel_name: str, count: int) -> list[Message]:
 
 
 def _note_consumed(run: Run, message: Message) -> None:
+    run.usage.retire(len(message.value), run.limits)
     if run.delta.published.pop(message.sequence, None) is None:
         run.delta.consumed.append(message.sequence)
 
@@ -151,12 +170,25 @@ def close(
     error_type: pb.FlowErrorType = pb.FLOW_ERROR_TYPE_UNSPECIFIED,
     message: str = "",
 ) -> None:
-    """Close the Flow: every Step execution ends, the state stays readable."""
+    """Close the Flow: every Step execution ends, the state stays readable.
+
+    A Flow that fails and may be retried as a whole stays open instead, and begins anew when its `deadline` has come.
+    """
     for step in list(run.steps.values()):
         finish(run, step)
+    run.delta.header = True
+    delay = flow_retry_delay(run, error_type) if status == pb.FLOW_STATUS_FAILED else None
+    if delay is not None:
+        # What arrives from now on is meant for the next attempt.
+        for channel_name in list(run.channels):
+            take_messages(run, channel_name, len(run.queued_messages(channel_name)))
+        run.is_restarting = True
+        run.deadline = now + delay
+        return
+    run.is_restarting = False
     run.status = status
     run.closed_at = now
+    run.expires_at = now + run.limits.retention_seconds
     run.error_type = error_type
     run.error_message = message
     run.deadline = 0.0
-    run.delta.header = True

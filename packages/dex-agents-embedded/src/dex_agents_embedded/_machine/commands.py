@@ -10,11 +10,12 @@ from dex.dexpb import dex_pb2 as pb
 from dex_agents_embedded._failures import ENGINE_RESTART, Failure
 
 from . import changes, decisions, waiting
+from .delta import AttributeChange
 from .phase import Phase
 from .refusal import Refusal, RefusedError
 from .retry import next_delay
 from .run import Run
-from .step import StepExecution
+from .step import TIMEOUT_HANDLER_TYPE, StepExecution
 
 START_SOURCE: Final = "__start__"
 RPC_SOURCE_PREFIX: Final = "__rpc/"
@@ -27,12 +28,22 @@ RESTART_FAILURE: Final = Failure("the engine restarted while this attempt ran", 
 def begin(run: Run, request: pb.StartFlowRequest, now: float) -> None:
     """Start the Flow: its first Attributes, its timeout, its first Step (after the start delay, if one is given)."""
     options = request.flow_start_options
+    run.config.CopyFrom(options.flow_config_override)
+    if options.HasField("retry_policy") and options.retry_policy.maximum_attempts != 1:
+        run.origin = changes.without_secrets(request)
+    if request.flow_timeout_policy == pb.FLOW_TIMEOUT_POLICY_HANDLER:
+        run.timeout_handler = options.timeout_handler_options
+    _begin_attempt(run, request, now)
+
+
+def _begin_attempt(run: Run, request: pb.StartFlowRequest, now: float) -> None:
+    options = request.flow_start_options
     run.delta.header = True
     changes.write_attributes(run, options.attributes)
     if request.flow_timeout_seconds:
         run.timeout_seconds = request.flow_timeout_seconds
         run.deadline = now + request.flow_timeout_seconds
-        run.timeout_cancels = request.flow_timeout_policy == pb.FLOW_TIMEOUT_POLICY_CANCEL
+        run.timeout_policy = request.flow_timeout_policy or pb.FLOW_TIMEOUT_POLICY_FAIL
     if request.start_step_type:
         movement = pb.StepMovement(
             step_type=request.start_step_type, step_input=request.step_input, step_options=request.step_options
@@ -41,6 +52,31 @@ def begin(run: Run, request: pb.StartFlowRequest, now: float) -> None:
         if options.flow_start_delay_seconds:
             step.phase = step.phase.backoff()
             step.due = now + options.flow_start_delay_seconds
+
+
+def restart(run: Run, now: float, attribute_keys: Iterable[str]) -> None:
+    """Begin the next attempt of a whole Flow that failed.
+
+    Args:
+        run: The run; its `is_restarting` is set and its `deadline` has come.
+        now: Unix time in seconds.
+        attribute_keys: The Attributes to forget.
+
+    Raises:
+        RuntimeError: The run is not restarting.
+    """
+    if run.origin is None or not run.is_restarting:
+        raise RuntimeError(f"run {run.run_id} has no further attempt to begin")
+    for key in attribute_keys:
+        run.delta.attributes[key] = AttributeChange(None, None)
+    run.is_restarting = False
+    run.run_attempt += 1
+    run.step_counts = {}
+    run.completes_gracefully = False
+    run.usage.retire(sum(map(len, run.outputs)), run.limits)
+    run.outputs = []
+    run.deadline = 0.0
+    _begin_attempt(run, run.origin, now)
 
 
 def attempt_started(run: Run, step: StepExecution, now: float) -> None:
@@ -85,10 +121,6 @@ def wait_for_result(run: Run, step_id: str, attempt: int, result: pb.InvokeWaitF
     if step is None:
         return False
     _apply_effects(run, result, now)
-    if result.waiting_condition.sub_flow_conditions:
-        text = f"Step {step.id} waits for a sub-Flow, which the embedded engine does not run; use a Dex Server"
-        changes.close(run, pb.FLOW_STATUS_FAILED, now, pb.FLOW_ERROR_TYPE_INVALID_USER_FLOW_CODE, text)
-        return True
     waiting.enter(run, step, result.waiting_condition, result.upsert_step_exe_locals, now)
     waiting.wake(run)
     return True
@@ -159,12 +191,11 @@ def _execute_failed(run: Run, step: StepExecution, failure: Failure, now: float)
 
 
 def tick(run: Run, now: float) -> None:
-    """Do what has become due: ended backoffs, Timers, the Flow timeout."""
-    if not run.is_running:
+    """Do what has become due: ended backoffs, Timers, the Flow timeout. A restart is a command of its own."""
+    if not run.is_running or run.is_restarting:
         return
     if run.deadline and run.deadline <= now:
         _time_out(run, now)
-        return
     for step in run.steps.values():
         if step.phase.is_backoff and step.due <= now:
             step.phase = step.phase.queued()
@@ -176,11 +207,75 @@ def tick(run: Run, now: float) -> None:
 
 
 def _time_out(run: Run, now: float) -> None:
-    if run.timeout_cancels:
+    run.deadline = 0.0
+    run.delta.header = True
+    if run.timeout_policy == pb.FLOW_TIMEOUT_POLICY_CANCEL:
         changes.close(run, pb.FLOW_STATUS_CANCELED, now)
+        return
+    if run.timeout_policy == pb.FLOW_TIMEOUT_POLICY_HANDLER:
+        handler = run.timeout_handler or pb.FlowTimeoutHandlerOptions()
+        movement = pb.StepMovement(step_type=TIMEOUT_HANDLER_TYPE, step_options=_handler_options(handler))
+        changes.schedule(run, movement, START_SOURCE)
         return
     text = f"Flow timed out after {run.timeout_seconds} seconds"
     changes.close(run, pb.FLOW_STATUS_FAILED, now, pb.FLOW_ERROR_TYPE_FLOW_TIMEOUT, text)
+
+
+def _handler_options(handler: pb.FlowTimeoutHandlerOptions) -> pb.StepOptions:
+    """Return the options of the timeout handler as those of a Step that has no wait_for method."""
+    options = pb.StepOptions(
+        skip_wait_for=True,
+        execute_timeout_seconds=handler.method_timeout_seconds,
+        heartbeat_timeout_seconds=handler.heartbeat_timeout_seconds,
+        execute_failure_policy=handler.failure_policy,
+        execute_failure_proceed_step_type=handler.failure_proceed_step_type,
+        execute_durability_override=handler.durability_override,
+        execute_lock_attribute_keys=handler.lock_attribute_keys,
+        execute_load_attribute_map_instances=handler.load_attribute_map_instances,
+        execute_load_channel_names=handler.load_channel_names,
+        execute_load_channel_map_instances=handler.load_channel_map_instances,
+    )
+    if handler.HasField("retry_policy"):
+        options.execute_retry_policy.CopyFrom(handler.retry_policy)
+    if handler.HasField("failure_proceed_step_options"):
+        options.execute_failure_proceed_step_options.CopyFrom(handler.failure_proceed_step_options)
+    return options
+
+
+def sub_flow_ended(run: Run, step_id: str, index: int, result: bytes) -> bool:
+    """Record how a sub-Flow ended.
+
+    Args:
+        run: The parent's run.
+        step_id: The Step execution that waits for it.
+        index: Which of its sub-Flow conditions.
+        result: The serialized `FlowResult`.
+
+    Returns:
+        False when nothing waits for it (any more).
+    """
+    step = run.steps.get(step_id)
+    if step is None or step.phase != Phase.WAITING or step.condition is None or index in step.sub_results:
+        return False
+    if index >= len(step.condition.sub_flow_conditions):
+        return False
+    step.sub_results[index] = result
+    changes.touch(run, step)
+    waiting.wake(run)
+    return True
+
+
+def update_config(run: Run, config: pb.FlowConfig) -> None:
+    """Change the fields of the Flow's configuration that are given.
+
+    Raises:
+        RefusedError: The Flow is closed.
+    """
+    _require_running(run)
+    if config.HasField("attribute_store_names"):
+        run.config.ClearField("attribute_store_names")  # a list is replaced, where merging would append to it
+    run.config.MergeFrom(config)
+    run.delta.header = True
 
 
 def skip_timer(run: Run, step_id: str, index: int) -> None:
@@ -189,7 +284,7 @@ def skip_timer(run: Run, step_id: str, index: int) -> None:
     Raises:
         RefusedError: The Flow is closed, or the Step does not wait for this Timer.
     """
-    _require_running(run)
+    _require_active(run)
     step = run.steps.get(step_id)
     if step is None or step.phase != Phase.WAITING or not 0 <= index < len(step.deadlines):
         raise RefusedError(Refusal.TIMER_NOT_PENDING)
@@ -213,9 +308,9 @@ def set_attributes(run: Run, writes: Iterable[pb.AttributeWrite]) -> None:
     """Set Attributes from outside.
 
     Raises:
-        RefusedError: The Flow is closed.
+        RefusedError: The Flow is closed, or waits to be retried as a whole.
     """
-    _require_running(run)
+    _require_active(run)
     changes.write_attributes(run, writes)
 
 
@@ -242,9 +337,9 @@ def rpc_effects(run: Run, rpc_name: str, result: pb.InvokeWorkerRPCResponse, now
         is_strict: True for a transactional RPC: a message to delete must still be there.
 
     Raises:
-        RefusedError: The Flow is closed, or a message to delete is gone.
+        RefusedError: The Flow is closed or waits to be retried as a whole, or a message to delete is gone.
     """
-    _require_running(run)
+    _require_active(run)
     if is_strict and not all(changes.has_message(run, deletion) for deletion in result.delete_from_channel):
         raise RefusedError(Refusal.MESSAGE_NOT_FOUND)
     _apply_effects(run, result, now)
@@ -275,6 +370,12 @@ def _apply_effects(run: Run, result: Result, now: float) -> None:
     changes.write_attributes(run, result.upsert_attributes)
     changes.publish(run, result.publish_to_channel, now)
     changes.delete_messages(run, result.delete_from_channel)
+
+
+def _require_active(run: Run) -> None:
+    _require_running(run)
+    if run.is_restarting:
+        raise RefusedError(Refusal.FLOW_RESTARTING)
 
 
 def _require_running(run: Run) -> None:

@@ -11,27 +11,32 @@ from dex.dexpb import dex_pb2 as pb
 class _Candidate(NamedTuple):
     """Conditions that are enough together."""
 
-    timers: Sequence[int]
-    channels: Sequence[int]
+    timers: Sequence[int] = ()
+    channels: Sequence[int] = ()
+    sub_flows: Sequence[int] = ()
 
 
 def plan(
-    condition: pb.WaitingCondition, has_fired: Callable[[int], bool], queue_length: Callable[[str], int]
+    condition: pb.WaitingCondition,
+    has_fired: Callable[[int], bool],
+    queue_length: Callable[[str], int],
+    has_ended: Callable[[int], bool] = lambda _: False,
 ) -> dict[int, int] | None:
     """Return how many messages each Channel condition takes if the wait is over, None if it is not.
 
-    Candidates are tried in a fixed order (Timers before Channels, each in declaration order); only the first one that
-    is met consumes messages.
+    Candidates are tried in a fixed order (Timers, Channels, sub-Flows, each in declaration order); only the first one
+    that is met consumes messages.
 
     Args:
         condition: What the Step waits for.
         has_fired: Tells of a Timer condition, by index, whether it fired or was skipped.
         queue_length: Tells how many messages a Channel holds.
+        has_ended: Tells of a sub-Flow condition, by index, whether the sub-Flow has ended.
     """
-    if not condition.timer_conditions and not condition.channel_conditions:
+    if not (condition.timer_conditions or condition.channel_conditions or condition.sub_flow_conditions):
         return {}
     for candidate in _candidates(condition):
-        if all(has_fired(timer) for timer in candidate.timers):
+        if all(map(has_fired, candidate.timers)) and all(map(has_ended, candidate.sub_flows)):
             taken = _allocate(condition, candidate.channels, queue_length)
             if taken is not None:
                 return taken
@@ -41,23 +46,28 @@ def plan(
 def _candidates(condition: pb.WaitingCondition) -> Iterator[_Candidate]:
     timers = range(len(condition.timer_conditions))
     channels = range(len(condition.channel_conditions))
+    sub_flows = range(len(condition.sub_flow_conditions))
     kind = condition.waiting_condition_type
     if kind == pb.WAITING_CONDITION_TYPE_ALL_COMPLETED:
-        yield _Candidate(timers, channels)
+        yield _Candidate(timers, channels, sub_flows)
     elif kind == pb.WAITING_CONDITION_TYPE_ANY_COMBINATION_COMPLETED:
         timer_by_id = {timer.condition_id: index for index, timer in enumerate(condition.timer_conditions)}
         channel_by_id = {channel.condition_id: index for index, channel in enumerate(condition.channel_conditions)}
+        sub_flow_by_id = {sub_flow.condition_id: index for index, sub_flow in enumerate(condition.sub_flow_conditions)}
         for combination in condition.condition_combinations:
             ids = combination.condition_ids
             yield _Candidate(
                 [timer_by_id[id_] for id_ in ids if id_ in timer_by_id],
                 sorted(channel_by_id[id_] for id_ in ids if id_ in channel_by_id),
+                [sub_flow_by_id[id_] for id_ in ids if id_ in sub_flow_by_id],
             )
     else:
         for timer in timers:
-            yield _Candidate([timer], ())
+            yield _Candidate(timers=[timer])
         for channel in channels:
-            yield _Candidate((), [channel])
+            yield _Candidate(channels=[channel])
+        for sub_flow in sub_flows:
+            yield _Candidate(sub_flows=[sub_flow])
 
 
 def _allocate(

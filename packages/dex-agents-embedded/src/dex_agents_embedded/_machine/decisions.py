@@ -31,10 +31,10 @@ def decide(run: Run, step: StepExecution, decision: pb.StepDecision, now: float)
     follow = True
     if decision.HasField("close_decision"):
         follow = _apply_close_decision(run, step, decision.close_decision, now)
-    if follow and run.is_running:
+    if follow and run.is_active:
         for movement in decision.next_steps:
             schedule(run, movement, step.id)
-    if run.is_running and run.completes_gracefully and not run.steps:
+    if run.is_active and run.completes_gracefully and not run.has_user_steps:
         close(run, pb.FLOW_STATUS_COMPLETED, now)
 
 
@@ -71,4 +71,5 @@ def _keep_output(run: Run, step: StepExecution, decision: pb.CloseDecision) -> N
             completed_step_output=decision.close_input,
         )
         run.outputs.append(output.SerializeToString())
+        run.usage.add(len(run.outputs[-1]))
         run.delta.header = True

@@ -31,10 +31,12 @@ class AttributeChange:
     Attributes:
         value: The serialized `Value`; None deletes the Attribute.
         index: How the value is searched for; None when it is not indexed.
+        is_secret: True for a hard-delete Attribute: no copy of an earlier value may stay.
     """
 
     value: bytes | None
     index: pb.IndexConfig | None
+    is_secret: bool = False
 
 
 @dataclass(slots=True)
@@ -60,6 +62,11 @@ class Delta:
     attributes: dict[str, AttributeChange] = field(default_factory=dict[str, AttributeChange])
     published: dict[int, tuple[str, Message]] = field(default_factory=dict[int, tuple[str, Message]])
     consumed: list[int] = field(default_factory=list[int])
+
+    @property
+    def is_event(self) -> bool:
+        """True for a transition that counts as one of the history: more than an attempt that starts or beats."""
+        return bool(self.header or self.created or self.removed or self.attributes or self.published or self.consumed)
 
     def __bool__(self) -> bool:
         return bool(

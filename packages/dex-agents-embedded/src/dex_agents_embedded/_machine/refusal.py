@@ -9,6 +9,7 @@ class Refusal(Enum):
     """The reasons for which a run refuses a command; nothing of the command happened."""
 
     FLOW_CLOSED = "the Flow is closed"
+    FLOW_RESTARTING = "the Flow failed and its next attempt has not begun yet"
     MESSAGE_NOT_FOUND = "the Channel message does not exist (any more)"
     TIMER_NOT_PENDING = "the Step does not wait for this Timer"
 

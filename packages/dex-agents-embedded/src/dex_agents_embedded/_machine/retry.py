@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 from dex.dexpb import dex_pb2 as pb
 
 from dex_agents_embedded._failures import INTERRUPTIONS, Failure
 
+from .run import Run
 from .step import StepExecution
 
 # What a Dex Server uses where a policy leaves a field unset.
@@ -15,6 +17,32 @@ INITIAL_INTERVAL_SECONDS: Final = 1
 BACKOFF_COEFFICIENT: Final = 2.0
 MAXIMUM_INTERVAL_SECONDS: Final = 100
 TOTAL_DURATION_SECONDS: Final = 4 * 60 * 60
+
+
+# Of a whole Flow the longest interval grows with the first one.
+FLOW_MAXIMUM_INTERVAL_FACTOR: Final = 100
+
+
+def flow_retry_delay(run: Run, error_type: pb.FlowErrorType) -> float | None:
+    """Return after how many seconds a failed Flow begins anew as a whole, None when it stays failed.
+
+    A Flow that a Client failed is not retried: somebody wanted its end.
+
+    Args:
+        run: The run whose current attempt failed.
+        error_type: Why.
+    """
+    if run.origin is None or error_type == pb.FLOW_ERROR_TYPE_CLIENT_API_FAILING_FLOW:
+        return None
+    policy = run.origin.flow_start_options.retry_policy
+    if 0 < policy.maximum_attempts <= run.run_attempt:
+        return None
+    initial = policy.initial_interval_seconds or INITIAL_INTERVAL_SECONDS
+    longest = policy.maximum_interval_seconds or initial * FLOW_MAXIMUM_INTERVAL_FACTOR
+    # In logarithms this cannot overflow, however often the Flow is retried.
+    coefficient = max(1.0, policy.backoff_coefficient or BACKOFF_COEFFICIENT)
+    growth = (run.run_attempt - 1) * math.log(coefficient)
+    return float(longest if growth > math.log(longest / initial) else initial * math.exp(growth))
 
 
 def policy_of(step: StepExecution) -> pb.RetryPolicy:

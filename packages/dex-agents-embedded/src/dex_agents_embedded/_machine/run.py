@@ -6,9 +6,25 @@ from dataclasses import dataclass, field
 
 from dex.dexpb import dex_pb2 as pb
 
+from .budget import RunLimits, Usage
 from .delta import Delta, Message
 from .phase import Phase
 from .step import StepExecution
+
+
+@dataclass(frozen=True, slots=True)
+class Parent:
+    """The wait that a sub-Flow belongs to.
+
+    Attributes:
+        flow_id: The parent's Flow ID.
+        step_id: The Step execution that waits.
+        index: Which of its sub-Flow conditions.
+    """
+
+    flow_id: str
+    step_id: str
+    index: int
 
 
 @dataclass(slots=True)
@@ -24,6 +40,7 @@ class Run:
         started_at: Unix time in seconds.
         status: The Flow's status.
         closed_at: Unix time in seconds; 0 while the Flow runs.
+        expires_at: Unix time in seconds from which on the closed run may be deleted; 0 while the Flow runs.
         step_counts: How many executions of each Step type were scheduled.
         step_sequence: How many Step executions were scheduled in all.
         message_sequence: How many Channel messages were published in all.
@@ -32,12 +49,20 @@ class Run:
         error_type: Why the Flow failed.
         error_message: Why the Flow failed, for people.
         deadline: Unix time in seconds of the Flow timeout; 0 when there is none.
-        timeout_cancels: True when the Flow timeout cancels the Flow instead of failing it.
+        timeout_policy: What the Flow timeout does.
         timeout_seconds: The Flow timeout, for its message.
+        timeout_handler: How the timeout handler runs; only with the policy HANDLER.
+        config: The Flow's configuration, as started and changed since.
+        parent: Whose sub-Flow this is; None for a Flow of its own.
+        origin: The request that started the run, kept only while the whole Flow may be retried.
+        run_attempt: 1-based attempt of the whole Flow.
+        is_restarting: True between a failed attempt of the Flow and the next one, which begins at `deadline`.
         steps: Unfinished Step executions by id, in scheduling order.
         channels: Queued messages by Channel name, oldest first.
         rpc_locks: Attribute keys that running RPCs hold. Not stored: an RPC does not outlive the engine.
         delta: What changed since the last `drain`.
+        limits: What the run may store.
+        usage: What it stores.
     """
 
     key: int
@@ -48,6 +73,7 @@ class Run:
     started_at: float
     status: pb.FlowStatus = pb.FLOW_STATUS_RUNNING
     closed_at: float = 0.0
+    expires_at: float = 0.0
     step_counts: dict[str, int] = field(default_factory=dict[str, int])
     step_sequence: int = 0
     message_sequence: int = 0
@@ -56,17 +82,41 @@ class Run:
     error_type: pb.FlowErrorType = pb.FLOW_ERROR_TYPE_UNSPECIFIED
     error_message: str = ""
     deadline: float = 0.0
-    timeout_cancels: bool = False
+    timeout_policy: pb.FlowTimeoutPolicy = pb.FLOW_TIMEOUT_POLICY_FAIL
     timeout_seconds: int = 0
+    timeout_handler: pb.FlowTimeoutHandlerOptions | None = None
+    config: pb.FlowConfig = field(default_factory=pb.FlowConfig)
+    parent: Parent | None = None
+    origin: pb.StartFlowRequest | None = None
+    run_attempt: int = 1
+    is_restarting: bool = False
     steps: dict[str, StepExecution] = field(default_factory=dict[str, StepExecution])
     channels: dict[str, list[Message]] = field(default_factory=dict[str, list[Message]])
     rpc_locks: set[str] = field(default_factory=set[str])
     delta: Delta = field(default_factory=Delta)
+    limits: RunLimits = field(default_factory=RunLimits)
+    usage: Usage = field(default_factory=Usage)
 
     @property
     def is_running(self) -> bool:
         """True until the Flow is closed."""
         return self.status == pb.FLOW_STATUS_RUNNING
+
+    @property
+    def is_active(self) -> bool:
+        """True while Steps may run: the Flow is open and no whole retry of it is pending."""
+        return self.is_running and not self.is_restarting
+
+    @property
+    def push_address(self) -> str:
+        """The address of the Worker that the engine calls; empty when Workers pull."""
+        target = self.config.worker_target
+        return "" if target.is_pull_mode else target.address
+
+    @property
+    def has_user_steps(self) -> bool:
+        """True while a Step that is not the timeout handler is unfinished."""
+        return any(not step.is_timeout_handler for step in self.steps.values())
 
     def locked_keys(self) -> set[str]:
         """Return the Attribute keys that a running RPC or a started Step method holds."""
@@ -126,11 +176,24 @@ class Run:
         """True when the number-th execution of a Step type was scheduled and is finished or cancelled."""
         return 0 < number <= self.step_counts.get(step_type, 0) and f"{step_type}-{number}" not in self.steps
 
+    def over_budget(self, growth: int) -> str | None:
+        """Return why a write of this many bytes is refused, None if it fits; one that stores nothing always does."""
+        total, limit = self.usage.total_bytes + growth, self.limits.state_bytes
+        if growth <= 0 or total <= limit:
+            return None
+        return (
+            f"the state of Flow {self.flow_id} would take {total} bytes, {self.usage.live_bytes + growth} of them live "
+            f"and the rest replaced values that its history keeps; the limit of this run is {limit}: store less, or "
+            "keep large values outside"
+        )
+
     def queued_messages(self, channel_name: str) -> list[Message]:
         """Return a Channel's queued messages, oldest first."""
         return self.channels.get(channel_name, [])
 
     def drain(self) -> Delta:
         """Return what changed since the last call, and start anew."""
+        if self.delta.is_event:
+            self.usage.next_event(self.limits)
         delta, self.delta = self.delta, Delta()
         return delta

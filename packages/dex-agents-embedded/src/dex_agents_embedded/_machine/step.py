@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Final
 
 from dex.dexpb import dex_pb2 as pb
 
 from .phase import Phase
+
+TIMEOUT_HANDLER_TYPE: Final = "sys:timeout_handler"
+"""The Step type by which Workers know a Flow's timeout handler; it is no Step of the user."""
 
 
 @dataclass(slots=True)
@@ -26,6 +30,7 @@ class StepExecution:
         condition: What the Step waits for, while it waits.
         deadlines: Unix times in seconds, one a Timer of `condition`.
         fired: Bit i is set once Timer i has fired or was skipped.
+        sub_results: Serialized `FlowResult`s of the sub-Flows of `condition` that have ended, by index.
         results: What the wait brought, for the execute method.
         locals: Serialized `KV`s that wait_for left for execute.
         recovery: The failure that led here.
@@ -45,6 +50,7 @@ class StepExecution:
     condition: pb.WaitingCondition | None = None
     deadlines: tuple[float, ...] = ()
     fired: int = 0
+    sub_results: dict[int, bytes] = field(default_factory=dict[int, bytes])
     results: pb.ConditionResults | None = None
     locals: tuple[bytes, ...] = ()
     recovery: pb.RecoveryErrorInfo | None = None
@@ -56,6 +62,11 @@ class StepExecution:
     def type(self) -> str:
         """The Step type."""
         return self.movement.step_type
+
+    @property
+    def is_timeout_handler(self) -> bool:
+        """True for the Flow's timeout handler, which does not count as one of its Steps."""
+        return self.type == TIMEOUT_HANDLER_TYPE
 
     @property
     def options(self) -> pb.StepOptions:

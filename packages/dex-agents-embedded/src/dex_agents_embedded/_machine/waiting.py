@@ -29,7 +29,7 @@ def enter(run: Run, step: StepExecution, condition: pb.WaitingCondition, locals_
 
 def wake(run: Run) -> None:
     """Send every Step whose condition is met on to its execute method, oldest first."""
-    if not run.is_running:
+    if not run.is_active:
         return
     for step in run.steps.values():
         if step.phase == Phase.WAITING and step.condition is not None:
@@ -37,6 +37,7 @@ def wake(run: Run) -> None:
                 step.condition,
                 lambda timer, fired=step.fired: bool(fired >> timer & 1),
                 lambda channel: len(run.queued_messages(channel)),
+                step.sub_results.__contains__,
             )
             if taken is not None:
                 _leave(run, step, step.condition, taken)
@@ -56,8 +57,14 @@ def _leave(run: Run, step: StepExecution, condition: pb.WaitingCondition, taken:
         )
         for message in take_messages(run, channel.channel_name, taken.get(index, 0)):
             result.values.add().ParseFromString(message.value)
+    for index in range(len(condition.sub_flow_conditions)):
+        ended = step.sub_results.get(index)
+        result = results.sub_flow_results.add(flow_status=pb.FLOW_STATUS_RUNNING)
+        if ended is not None:
+            result.ParseFromString(ended)
     step.results = results
     step.condition = None
+    step.sub_results = {}
     step.deadlines = ()
     step.fired = 0
     step.phase = Phase.EXECUTE_QUEUED

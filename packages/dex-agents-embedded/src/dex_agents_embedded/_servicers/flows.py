@@ -16,7 +16,7 @@ from dex_agents_embedded._rpcs import Rpcs
 from dex_agents_embedded._search import Search
 from dex_agents_embedded._shell import Shell
 from dex_agents_embedded._stream_servicer import ServicerContext, StreamServicer
-from dex_agents_embedded._wire_errors import CallContext, WireError, answer, not_offered
+from dex_agents_embedded._wire_errors import CallContext, WireError, answer, blob_not_kept, not_offered
 
 from .lifecycle import Lifecycle
 from .lookup import find
@@ -138,16 +138,15 @@ class Flows(dex_pb2_grpc.FlowServiceServicer):
     async def TriggerContinueAsNew(
         self, request: pb.TriggerContinueAsNewRequest, context: CallContext
     ) -> empty_pb2.Empty:
-        await _refuse(context, not_offered("continue-as-new"))
+        await answer(context, self._state.continue_as_new(request))
         return _EMPTY
 
     async def UpdateFlowConfig(self, request: pb.UpdateFlowConfigRequest, context: CallContext) -> empty_pb2.Empty:
-        await _refuse(context, not_offered("changing a running Flow's configuration"))
+        await answer(context, self._state.update_config(request))
         return _EMPTY
 
     async def LoadBlobs(self, request: pb.LoadBlobsRequest, context: CallContext) -> pb.LoadBlobsResponse:
-        await _refuse(context, not_offered("blobs: it always sends values inline"))
-        return pb.LoadBlobsResponse()
+        return await answer(context, self._load_blobs(request))
 
     async def GetHistoryEvents(
         self, request: pb.GetHistoryEventsRequest, context: CallContext
@@ -160,6 +159,12 @@ class Flows(dex_pb2_grpc.FlowServiceServicer):
     ) -> pb.WaitForHistoryEventResponse:
         await _refuse(context, not_offered("the history of a Flow"))
         return pb.WaitForHistoryEventResponse()
+
+    async def _load_blobs(self, request: pb.LoadBlobsRequest) -> pb.LoadBlobsResponse:
+        try:
+            return self._shell.blobs.load(request)
+        except LookupError as error:
+            raise blob_not_kept(str(error)) from error
 
     async def _invoke(self, request: pb.InvokeRPCRequest) -> pb.InvokeRPCResponse:
         return await self._rpcs.invoke(find(self._shell, request.flow_id, request.run_id), request)

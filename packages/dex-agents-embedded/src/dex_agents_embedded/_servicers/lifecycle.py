@@ -10,12 +10,13 @@ from dex.dexpb import dex_pb2 as pb
 
 from dex_agents_embedded._hot_runs import HotRun
 from dex_agents_embedded._index_types import IndexTypes
-from dex_agents_embedded._limits import attribute_values
+from dex_agents_embedded._limits import attribute_values, first_oversized
 from dex_agents_embedded._machine import commands
 from dex_agents_embedded._machine.refusal import RefusedError
 from dex_agents_embedded._machine.run import Run
 from dex_agents_embedded._shell import Shell
-from dex_agents_embedded._wire_errors import already_started, invalid, long_poll_ended, not_offered, refused
+from dex_agents_embedded._sub_flows import flow_result
+from dex_agents_embedded._wire_errors import already_started, invalid, long_poll_ended, refused
 
 from .lookup import find, find_running, require_name
 
@@ -70,10 +71,10 @@ class Lifecycle:
         if closed is None:
             raise long_poll_ended(f"Flow {request.flow_id!r} is still running")
         run = closed.run
-        result = pb.FlowResult(flow_status=run.status, error_type=run.error_type, error_message=run.error_message)
-        if request.needs_results and run.status == pb.FLOW_STATUS_COMPLETED:
-            for output in run.outputs:
-                result.results.add().ParseFromString(output)
+        result = flow_result(run)
+        if not request.needs_results:
+            del result.results[:]
+        self._shell.blobs.take_from_result(run.flow_id, result)
         return result
 
     async def summary(self, request: pb.GetFlowSummaryRequest) -> pb.GetFlowSummaryResponse:
@@ -86,7 +87,7 @@ class Lifecycle:
             request_id=run.request_id,
             flow_type=run.flow_type,
             flow_status=run.status,
-            run_attempt=1,
+            run_attempt=run.run_attempt,
         )
         summary.start_time.FromMilliseconds(int(run.started_at * 1000))
         if run.closed_at:
@@ -118,17 +119,12 @@ class Lifecycle:
         options = request.flow_start_options
         if request.flow_timeout_seconds < 0 or options.flow_start_delay_seconds < 0:
             raise invalid("the Flow timeout and the start delay must not be negative")
-        if request.flow_timeout_seconds and request.flow_timeout_policy == pb.FLOW_TIMEOUT_POLICY_HANDLER:
-            raise not_offered("a Flow timeout handler")
-        if options.HasField("retry_policy") and options.retry_policy.maximum_attempts != 1:
-            raise not_offered("retries of a whole Flow")
-        target = options.flow_config_override.worker_target
-        if target.address and not target.is_pull_mode:
-            raise not_offered(
-                "push Workers (let the Worker pull its tasks: WorkerOptions.pull, WorkerTarget(pull=True))"
-            )
-        oversized = self._shell.limits.first_oversized(
-            [("the input", request.step_input), *attribute_values(options.attributes)]
+        retry = options.retry_policy
+        if min(retry.initial_interval_seconds, retry.maximum_interval_seconds, retry.maximum_attempts) < 0:
+            raise invalid("the numbers of the Flow's retry policy must not be negative")
+        oversized = first_oversized(
+            [("the input", request.step_input), *attribute_values(options.attributes)],
+            self._shell.limits.run.value_bytes,
         )
         if oversized is not None:
             raise invalid(oversized)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from dex.dexpb import dex_pb2 as pb
 
 from dex_agents_embedded._hot_runs import HotRun
-from dex_agents_embedded._limits import attribute_values, message_values
+from dex_agents_embedded._limits import attribute_values, first_oversized, message_values
 from dex_agents_embedded._machine import commands
 from dex_agents_embedded._machine.phase import Phase
 from dex_agents_embedded._machine.refusal import RefusedError
@@ -28,8 +28,8 @@ class State:
 
     async def publish(self, request: pb.PublishToChannelRequest) -> None:
         """Queue Channel messages."""
-        self._require_fitting(self._shell.limits.first_oversized(message_values(request.messages)))
         hot = find_running(self._shell, request.flow_id, request.run_id)
+        _require_fitting(hot, message_values(request.messages))
         await self._change(hot, lambda run: commands.publish(run, request.messages, time.time()))
 
     async def delete_message(self, request: pb.DeleteChannelMessageRequest) -> None:
@@ -50,8 +50,8 @@ class State:
 
     async def set_attributes(self, request: pb.SetAttributesRequest) -> None:
         """Set or delete Attributes."""
-        self._require_fitting(self._shell.limits.first_oversized(attribute_values(request.attributes)))
         hot = find_running(self._shell, request.flow_id, request.run_id)
+        _require_fitting(hot, attribute_values(request.attributes))
         await self._change(hot, lambda run: commands.set_attributes(run, request.attributes))
 
     async def attributes(self, request: pb.GetAttributesRequest) -> pb.GetAttributesResponse:
@@ -80,7 +80,7 @@ class State:
         with hot.pinned():
             await hot.saved()
         response = pb.GetFlowStateResponse(
-            flow_config=self._shell.loader.start_request(run.key).flow_start_options.flow_config_override,
+            flow_config=run.config,
             attributes=[_attribute(key, attributes[key]) for key in sorted(attributes)],
             active_step_executions=[_step_state(step) for step in run.steps.values()],
             completed_steps=[pb.StepCompletionOutput.FromString(output) for output in run.outputs],
@@ -92,18 +92,30 @@ class State:
                 values.add(channel_name=name, message_id=message.message_id).value.ParseFromString(message.value)
         return response
 
-    async def _change(self, hot: HotRun, command: Callable[[Run], None]) -> None:
+    async def update_config(self, request: pb.UpdateFlowConfigRequest) -> None:
+        """Change a running Flow's configuration; Steps that still wait for a Worker follow it too."""
+        hot = find_running(self._shell, request.flow_id, request.run_id)
+        await self._change(hot, lambda run: commands.update_config(run, request.flow_config), self._shell.reroute)
+
+    async def continue_as_new(self, request: pb.TriggerContinueAsNewRequest) -> None:
+        """Accept the wish for a fresh history: this engine keeps none that would have to be cut."""
+        await find_running(self._shell, request.flow_id, request.run_id).saved()
+
+    async def _change(
+        self, hot: HotRun, command: Callable[[Run], None], then: Callable[[HotRun], None] | None = None
+    ) -> None:
         try:
             command(hot.run)
         except RefusedError as error:
             raise refused(error, hot.run.flow_id) from error
-        self._shell.settle(hot)
+        (then or self._shell.settle)(hot)
         await hot.saved()
 
-    @staticmethod
-    def _require_fitting(oversized: str | None) -> None:
-        if oversized is not None:
-            raise invalid(oversized)
+
+def _require_fitting(hot: HotRun, values: Iterable[tuple[str, pb.Value]]) -> None:
+    oversized = first_oversized(values, hot.run.limits.value_bytes)
+    if oversized is not None:
+        raise invalid(oversized)
 
 
 def _attribute(key: str, value: bytes) -> pb.KV:
@@ -134,6 +146,14 @@ def _step_state(step: StepExecution) -> pb.ActiveStepExecutionState:
         state.waiting_condition.timer_conditions.extend(step.condition.timer_conditions)
         state.waiting_condition.channel_conditions.extend(step.condition.channel_conditions)
         state.waiting_condition.condition_combinations.extend(step.condition.condition_combinations)
+        for sub_flow in step.condition.sub_flow_conditions:
+            state.waiting_condition.sub_flow_conditions.add(condition_id=sub_flow.condition_id)
+        for index, deadline in enumerate(step.deadlines):
+            state.timers.add(
+                condition_id=step.condition.timer_conditions[index].condition_id,
+                firing_unix_timestamp_seconds=int(deadline),
+                status=pb.INTERNAL_TIMER_STATUS_FIRED if step.fired >> index & 1 else pb.INTERNAL_TIMER_STATUS_PENDING,
+            )
     if step.last_failure is not None:
         state.last_failure_info.CopyFrom(step.last_failure)
     return state

@@ -43,6 +43,16 @@ def message_sequence(key: int) -> int:
     return key & (1 << _MESSAGE_BITS) - 1
 
 
+def bucket_key(run_key: int, part: int) -> int:
+    """Return the key of what a run replaced in one part of its history."""
+    return run_key << _STEP_BITS | part
+
+
+def bucket_part(key: int) -> int:
+    """Return the part of the history that has this key."""
+    return step_number(key)
+
+
 def attribute_key(run_key: int, physical_key: str) -> tuple[int, str, str]:
     """Return the key of an Attribute: `name`, or `map/instance` for one of an AttributeMap.
 

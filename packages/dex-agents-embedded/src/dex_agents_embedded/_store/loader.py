@@ -9,29 +9,34 @@ from typing import Any, NamedTuple
 
 from dex.dexpb import dex_pb2 as pb
 
+from dex_agents_embedded._machine.budget import RunLimits, Usage
 from dex_agents_embedded._machine.delta import Message
 from dex_agents_embedded._machine.phase import Phase
-from dex_agents_embedded._machine.run import Run
+from dex_agents_embedded._machine.run import Parent, Run
 from dex_agents_embedded._machine.step import StepExecution
 
 from . import keys
+from .leftovers import leftover_rows
+from .statements import Operation
 
 _RUN = (
     "SELECT run_id, flow_id, flow_type, request_id, started_at, status, closed_at, step_counts, step_sequence,"
-    " message_sequence, completes_gracefully, outputs, error_type, error_message, deadline, timeout_cancels, "
-    "timeout_seconds"
-    " FROM run JOIN run_state USING (run_key) WHERE run_key = ?"
+    " message_sequence, completes_gracefully, outputs, error_type, error_message, deadline, timeout_policy, "
+    "timeout_seconds, config, run_attempt, is_restarting, is_retried, timeout_handler, parent_flow_id, parent_step_id,"
+    " parent_index, limits, expires_at, live_bytes, event_count"
+    " FROM run JOIN run_state USING (run_key) JOIN run_usage USING (run_key) WHERE run_key = ?"
 )
 _STEPS = (
     "SELECT step_key, phase, attempt, first_attempt_at, due, interval, deadlines, fired, wait_for_failed, condition, "
     "results,"
-    " locals, recovery, last_failure, id, movement, step_heartbeat.value"
+    " locals, recovery, last_failure, id, movement, step_heartbeat.value, sub_results"
     " FROM step LEFT JOIN step_heartbeat USING (step_key) WHERE step_key BETWEEN ? AND ? ORDER BY step_key"
 )
 _MESSAGES = (
     "SELECT message_key, channel_name, message_id, value FROM channel_message"
     " WHERE message_key BETWEEN ? AND ? ORDER BY message_key"
 )
+_REPLACED = "SELECT bucket_key, bytes FROM replaced_bytes WHERE bucket_key BETWEEN ? AND ?"
 # Steps that wait for messages only are nobody's business at a start, so that a restart costs nothing for them.
 _PENDING = "SELECT step_key, phase, due, deadlines, fired FROM step WHERE phase <> ? OR deadlines IS NOT NULL"
 _DEADLINES = "SELECT run_key, deadline FROM run_state WHERE deadline > 0 AND status = ?"
@@ -57,7 +62,10 @@ class Loader:
 
     def newest_run_key(self) -> int:
         """Return the largest key in use, 0 in an empty file."""
-        key: int | None = self._connection.execute("SELECT max(run_key) FROM run").fetchone()[0]
+        key: int | None = self._connection.execute(
+            "SELECT max(run_key) FROM (SELECT max(run_key) AS run_key FROM run"
+            " UNION ALL SELECT max(run_key) FROM purge)"
+        ).fetchone()[0]
         return key or 0
 
     def find_run(self, flow_id: str, run_id: str = "") -> int | None:
@@ -82,12 +90,24 @@ class Loader:
         if row is None:
             raise LookupError(f"no run has the key {run_key}")
         run = _run_from(run_key, row)
+        if row[20]:  # is_retried
+            run.origin = self.start_request(run_key)
         for step in self._connection.execute(_STEPS, keys.step_range(run_key)):
             execution = _step_from(step)
             run.steps[execution.id] = execution
         for key, channel_name, message_id, value in self._connection.execute(_MESSAGES, keys.message_range(run_key)):
             run.channels.setdefault(channel_name, []).append(Message(keys.message_sequence(key), message_id, value))
+        for key, size in self._connection.execute(_REPLACED, keys.step_range(run_key)):
+            run.usage.replaced[keys.bucket_part(key)] = size
         return run
+
+    def attribute_size(self, run_key: int, physical_key: str) -> int:
+        """Read the length in bytes of one Attribute's serialized value; 0 if it is absent."""
+        row = self._connection.execute(
+            "SELECT length(value) FROM attribute WHERE run_key = ? AND map_name = ? AND instance = ?",
+            keys.attribute_key(run_key, physical_key),
+        ).fetchone()
+        return 0 if row is None else row[0]
 
     def start_request(self, run_key: int) -> pb.StartFlowRequest:
         """Read the request that started a run."""
@@ -117,6 +137,18 @@ class Loader:
         )
         return {keys.physical_key(map_name, instance): value for map_name, instance, value in rows}
 
+    def secret_keys(self, run_key: int) -> set[str]:
+        """Read the physical keys of a run's hard-delete Attributes."""
+        rows = self._connection.execute(
+            "SELECT map_name, instance FROM attribute WHERE run_key = ? AND is_secret = 1", (run_key,)
+        )
+        return {keys.physical_key(map_name, instance) for map_name, instance in rows}
+
+    def attribute_keys(self, run_key: int) -> list[str]:
+        """Read the physical keys of a run's Attributes."""
+        rows = self._connection.execute("SELECT map_name, instance FROM attribute WHERE run_key = ?", (run_key,))
+        return [keys.physical_key(map_name, instance) for map_name, instance in rows]
+
     def _map(self, run_key: int, map_name: str) -> dict[str, bytes]:
         rows = self._connection.execute(
             "SELECT instance, value FROM attribute WHERE run_key = ? AND map_name = ? ORDER BY instance",
@@ -140,6 +172,22 @@ class Loader:
             due[run_key] = min(deadline, due.get(run_key, deadline))
         for run_key in sorted(due):
             yield Pending(run_key, due[run_key])
+
+    def expired(self, now: float, limit: int) -> list[int]:
+        """Read the keys of closed runs whose retention is over, those first that are over longest."""
+        rows = self._connection.execute(
+            "SELECT run_key FROM run_state WHERE expires_at > 0 AND expires_at <= ? ORDER BY expires_at LIMIT ?",
+            (now, limit),
+        )
+        return [run_key for (run_key,) in rows]
+
+    def purging(self) -> list[int]:
+        """Read the keys of runs whose deletion has begun."""
+        return [run_key for (run_key,) in self._connection.execute("SELECT run_key FROM purge ORDER BY run_key")]
+
+    def leftover_rows(self, run_key: int) -> list[Operation]:
+        """Return deletions of the next rows of a run that is gone, none when nothing is left."""
+        return leftover_rows(self._connection, run_key)
 
     def search(
         self, clauses: Sequence[str], parameters: Sequence[str | int | float], limit: int
@@ -200,8 +248,16 @@ def _run_from(run_key: int, row: tuple[Any, ...]) -> Run:
         error_type=row[12],
         error_message=row[13],
         deadline=row[14],
-        timeout_cancels=bool(row[15]),
+        timeout_policy=row[15],
         timeout_seconds=row[16],
+        config=pb.FlowConfig.FromString(row[17]),
+        run_attempt=row[18],
+        is_restarting=bool(row[19]),
+        timeout_handler=None if row[21] is None else pb.FlowTimeoutHandlerOptions.FromString(row[21]),
+        limits=RunLimits.from_json(row[25]),
+        expires_at=row[26],
+        usage=Usage(live_bytes=row[27], event_count=row[28]),
+        parent=None if row[22] is None else Parent(row[22], row[23], row[24]),
     )
 
 
@@ -226,4 +282,12 @@ def _step_from(row: tuple[Any, ...]) -> StepExecution:
         id=row[14],
         movement=pb.StepMovement.FromString(row[15]),
         heartbeat=row[16],
+        sub_results=_sub_results(row[17]),
     )
+
+
+def _sub_results(encoded: bytes | None) -> dict[int, bytes]:
+    if encoded is None:
+        return {}
+    results = pb.StepExecutionCompletedConditions.FromString(encoded).completed_sub_flow_results
+    return {index: result.SerializeToString() for index, result in results.items()}

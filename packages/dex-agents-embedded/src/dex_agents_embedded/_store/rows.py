@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from dex.dexpb import dex_pb2 as pb
 
+from dex_agents_embedded._machine.changes import without_secrets
 from dex_agents_embedded._machine.delta import AttributeChange, Delta
 from dex_agents_embedded._machine.run import Run
 from dex_agents_embedded._machine.step import StepExecution
@@ -24,22 +25,13 @@ def run_row(run: Run, start_request: pb.StartFlowRequest) -> Operation:
         run.flow_type,
         run.request_id,
         run.started_at,
-        _without_secrets(start_request).SerializeToString(),
+        without_secrets(start_request).SerializeToString(),
+        int(run.origin is not None),
+        None if run.timeout_handler is None else run.timeout_handler.SerializeToString(),
+        *((None, None, None) if run.parent is None else (run.parent.flow_id, run.parent.step_id, run.parent.index)),
+        run.limits.to_json(),
     )
     return Operation(Statement.RUN_INSERT, run.key, parameters)
-
-
-def _without_secrets(request: pb.StartFlowRequest) -> pb.StartFlowRequest:
-    """Return a start request without Attributes of which no copy may outlive their deletion."""
-    attributes = request.flow_start_options.attributes
-    if not any(write.is_hard_delete_on_null for write in attributes):
-        return request
-    kept = [write for write in attributes if not write.is_hard_delete_on_null]
-    stripped = pb.StartFlowRequest()
-    stripped.CopyFrom(request)
-    del stripped.flow_start_options.attributes[:]
-    stripped.flow_start_options.attributes.extend(kept)
-    return stripped
 
 
 def delta_rows(run: Run, delta: Delta) -> list[Operation]:
@@ -62,7 +54,23 @@ def delta_rows(run: Run, delta: Delta) -> list[Operation]:
         rows.append(Operation(Statement.MESSAGE_DELETE, key, (key,)))
     for physical_key, change in delta.attributes.items():
         rows.extend(_attribute_rows(run.key, physical_key, change))
+    rows.extend(_usage_rows(run))
     return rows
+
+
+def _usage_rows(run: Run) -> Iterator[Operation]:
+    usage = run.usage
+    if usage.is_changed:
+        usage.is_changed = False
+        yield Operation(Statement.USAGE_PUT, run.key, (run.key, usage.live_bytes, usage.event_count))
+    for part in usage.changed:
+        key = keys.bucket_key(run.key, part)
+        size = usage.replaced.get(part)
+        if size is None:
+            yield Operation(Statement.REPLACED_DELETE, key, (key,))
+        else:
+            yield Operation(Statement.REPLACED_PUT, key, (key, size))
+    usage.changed.clear()
 
 
 def _state_parameters(run: Run) -> tuple[Parameter, ...]:
@@ -78,8 +86,12 @@ def _state_parameters(run: Run) -> tuple[Parameter, ...]:
         int(run.error_type),
         run.error_message,
         run.deadline,
-        int(run.timeout_cancels),
+        int(run.timeout_policy),
         run.timeout_seconds,
+        run.config.SerializeToString(),
+        run.run_attempt,
+        int(run.is_restarting),
+        run.expires_at,
     )
 
 
@@ -118,17 +130,20 @@ def mutable_step_columns(step: StepExecution) -> tuple[Parameter, ...]:
         _encode_locals(step.locals),
         step.recovery.SerializeToString() if step.recovery is not None else None,
         step.last_failure.SerializeToString() if step.last_failure is not None else None,
+        _encode_sub_results(step.sub_results),
     )
 
 
 def _attribute_rows(run_key: int, physical_key: str, change: AttributeChange) -> Iterator[Operation]:
     key = keys.attribute_key(run_key, physical_key)
     index_row = (run_key, physical_key)
+    if change.is_secret:
+        yield Operation(Statement.ATTRIBUTE_ERASE, key, key)
     if change.value is None:
         yield Operation(Statement.ATTRIBUTE_DELETE, key, key)
         yield Operation(Statement.INDEX_DELETE, index_row, index_row)
         return
-    yield Operation(Statement.ATTRIBUTE_PUT, key, (*key, change.value))
+    yield Operation(Statement.ATTRIBUTE_PUT, key, (*key, change.value, int(change.is_secret)))
     if change.index is None:
         yield Operation(Statement.INDEX_DELETE, index_row, index_row)
         return
@@ -156,6 +171,15 @@ def encode_outputs(outputs: list[bytes]) -> bytes | None:
     if not outputs:
         return None
     return pb.FlowResult(results=[pb.StepCompletionOutput.FromString(output) for output in outputs]).SerializeToString()
+
+
+def _encode_sub_results(results: dict[int, bytes]) -> bytes | None:
+    if not results:
+        return None
+    message = pb.StepExecutionCompletedConditions()
+    for index, result in results.items():
+        message.completed_sub_flow_results[index].ParseFromString(result)
+    return message.SerializeToString()
 
 
 def _encode_locals(locals_: tuple[bytes, ...]) -> bytes | None:

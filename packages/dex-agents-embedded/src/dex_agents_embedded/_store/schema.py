@@ -1,4 +1,4 @@
-"""The tables of `engine.db`, and opening the file without harming one that is not ours."""
+"""Opening `engine.db` without harming one that is not ours."""
 
 from __future__ import annotations
 
@@ -8,44 +8,19 @@ from typing import Final
 
 from dex_agents_embedded.errors import DataFileError
 
+from .migrations import MIGRATIONS
+
 APPLICATION_ID: Final = 0x44584147
 """Marks the file as an engine's ("DXAG")."""
 
-SCHEMA_VERSION: Final = 1
-"""Stored as SQLite's `user_version`; a file with a larger one is refused."""
+SCHEMA_VERSION: Final = len(MIGRATIONS)
+"""Stored as SQLite's `user_version`; a file with a larger one is refused, one with a smaller one is brought forward."""
+
+_NO_FAULT_OF_THE_FILE: Final = frozenset(
+    {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_PERM}
+)
 
 _QUICK_CHECK_LIMIT_BYTES: Final = 64 * 1024 * 1024  # checking a file of this size takes well under a second
-
-_TABLES: Final = (
-    """CREATE TABLE run (
-        run_key INTEGER PRIMARY KEY, run_id TEXT NOT NULL, flow_id TEXT NOT NULL, flow_type TEXT NOT NULL,
-        request_id TEXT NOT NULL, started_at REAL NOT NULL, start_request BLOB NOT NULL)""",
-    "CREATE INDEX run_by_flow ON run (flow_id)",
-    "CREATE UNIQUE INDEX run_by_id ON run (run_id)",
-    """CREATE TABLE run_state (
-        run_key INTEGER PRIMARY KEY, status INTEGER NOT NULL, closed_at REAL NOT NULL, step_counts TEXT NOT NULL,
-        step_sequence INTEGER NOT NULL, message_sequence INTEGER NOT NULL, completes_gracefully INTEGER NOT NULL,
-        outputs BLOB, error_type INTEGER NOT NULL, error_message TEXT NOT NULL, deadline REAL NOT NULL,
-        timeout_cancels INTEGER NOT NULL, timeout_seconds INTEGER NOT NULL)""",
-    "CREATE INDEX run_with_deadline ON run_state (deadline) WHERE deadline > 0",
-    """CREATE TABLE step (
-        step_key INTEGER PRIMARY KEY, phase INTEGER NOT NULL, attempt INTEGER NOT NULL, first_attempt_at REAL NOT NULL,
-        due REAL NOT NULL, interval REAL NOT NULL, deadlines TEXT, fired TEXT NOT NULL,
-        wait_for_failed INTEGER NOT NULL, condition BLOB, results BLOB, locals BLOB, recovery BLOB, last_failure BLOB,
-        id TEXT NOT NULL, movement BLOB NOT NULL)""",
-    "CREATE TABLE step_heartbeat (step_key INTEGER PRIMARY KEY, value BLOB NOT NULL)",
-    """CREATE TABLE channel_message (
-        message_key INTEGER PRIMARY KEY, channel_name TEXT NOT NULL, message_id TEXT NOT NULL, value BLOB NOT NULL)""",
-    # A rowid table on purpose: WITHOUT ROWID keeps long values in the key tree.
-    """CREATE TABLE attribute (
-        attribute_row INTEGER PRIMARY KEY, run_key INTEGER NOT NULL, map_name TEXT NOT NULL, instance TEXT NOT NULL,
-        value BLOB NOT NULL, UNIQUE (run_key, map_name, instance))""",
-    """CREATE TABLE indexed_attribute (
-        indexed_row INTEGER PRIMARY KEY, run_key INTEGER NOT NULL, attribute_key TEXT NOT NULL, index_key TEXT NOT NULL,
-        text TEXT, number REAL, value BLOB NOT NULL, UNIQUE (run_key, attribute_key))""",
-    "CREATE INDEX indexed_by_value ON indexed_attribute (index_key, text, run_key)",
-    "CREATE TABLE index_type (index_key TEXT PRIMARY KEY, type INTEGER NOT NULL)",
-)
 
 
 def open_file(path: Path) -> sqlite3.Connection:
@@ -58,14 +33,17 @@ def open_file(path: Path) -> sqlite3.Connection:
         DataFileError: The file is damaged, is no engine's, or was written by a newer version. It is left as it is.
     """
     if path.exists() and path.stat().st_size:
-        _check(path)
-    # What Flows keep is nobody else's; the log files take over the mode.
-    path.touch(mode=0o600)
+        check(path)
     try:
+        # What Flows keep is nobody else's; the log files take over the mode.
+        path.touch(mode=0o600)
         connection = _connect(path)
-        if not _pragma(connection, "application_id"):
-            create_tables(connection)
+        migrate(connection)
+    except OSError as error:
+        raise _not_writable(path, error.strerror or str(error)) from error
     except sqlite3.Error as error:
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF in _NO_FAULT_OF_THE_FILE:
+            raise _not_writable(path, str(error)) from error
         raise _unreadable(path, str(error)) from error
     return connection
 
@@ -93,8 +71,12 @@ def _connect(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _check(path: Path) -> None:
-    """Look at an existing file without changing it."""
+def check(path: Path) -> None:
+    """Look at an existing file without changing it.
+
+    Raises:
+        DataFileError: It is damaged, is no engine's, or was written by a newer version.
+    """
     try:
         connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
         try:
@@ -120,6 +102,11 @@ def _check(path: Path) -> None:
         raise DataFileError(text, "newer")
 
 
+def _not_writable(path: Path, why: str) -> DataFileError:
+    text = f"{path} cannot be written ({why}): free space, change its permissions, or use another directory"
+    return DataFileError(text, "not_writable")
+
+
 def _unreadable(path: Path, why: str) -> DataFileError:
     text = (
         f"{path} cannot be read as an engine's data file ({why}): restore it from a backup, or use another directory; "
@@ -128,14 +115,19 @@ def _unreadable(path: Path, why: str) -> DataFileError:
     return DataFileError(text, "unreadable")
 
 
-def create_tables(connection: sqlite3.Connection) -> None:
-    """Make an empty database an engine's, in one transaction."""
-    connection.execute("BEGIN IMMEDIATE")
-    for statement in _TABLES:
-        connection.execute(statement)
-    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-    connection.execute("COMMIT")
+def migrate(connection: sqlite3.Connection) -> None:
+    """Bring a database forward to this version, an empty one from nothing; each step is one transaction."""
+    version = _pragma(connection, "user_version")
+    for number, steps in enumerate(MIGRATIONS[version:], version + 1):
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            steps(connection)
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version = {number}")
+        except BaseException:
+            connection.execute("ROLLBACK")
+            raise
+        connection.execute("COMMIT")
 
 
 def _pragma(connection: sqlite3.Connection, name: str) -> int:

@@ -14,35 +14,48 @@ class Statement(Enum):
     """Every statement that writes, in the order in which a group runs them."""
 
     RUN_INSERT = (
-        "INSERT INTO run (run_key, run_id, flow_id, flow_type, request_id, started_at, start_request)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?)"
+        "INSERT INTO run (run_key, run_id, flow_id, flow_type, request_id, started_at, start_request, is_retried,"
+        " timeout_handler, parent_flow_id, parent_step_id, parent_index, limits)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
     )
     STATE_PUT = (
         "INSERT OR REPLACE INTO run_state (run_key, status, closed_at, step_counts, step_sequence, message_sequence,"
-        " completes_gracefully, outputs, error_type, error_message, deadline, timeout_cancels, timeout_seconds)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        " completes_gracefully, outputs, error_type, error_message, deadline, timeout_policy, timeout_seconds,"
+        " config, run_attempt, is_restarting, expires_at)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
     )
+    USAGE_PUT = (
+        "INSERT INTO run_usage (run_key, live_bytes, event_count) VALUES (?, ?, ?)"
+        " ON CONFLICT (run_key) DO UPDATE SET live_bytes = excluded.live_bytes, event_count = excluded.event_count"
+    )
+    REPLACED_PUT = "INSERT OR REPLACE INTO replaced_bytes (bucket_key, bytes) VALUES (?, ?)"
+    REPLACED_DELETE = "DELETE FROM replaced_bytes WHERE bucket_key = ?"
     STEP_INSERT = (
         "INSERT INTO step (step_key, phase, attempt, first_attempt_at, due, interval, deadlines, fired, "
         "wait_for_failed,"
-        " condition, results, locals, recovery, last_failure, id, movement)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        " condition, results, locals, recovery, last_failure, sub_results, id, movement)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
     )
     # Plain `?` everywhere: numbered ones are refused with a sequence of parameters from Python 3.12 on.
     # The movement is not among the columns that change: rewriting it would rewrite the Step's input at every phase.
     STEP_UPDATE = (
         "UPDATE step SET phase = ?, attempt = ?, first_attempt_at = ?, due = ?, interval = ?, deadlines = ?,"
         " fired = ?, wait_for_failed = ?, condition = ?, results = ?, locals = ?, recovery = ?,"
-        " last_failure = ? WHERE step_key = ?"
+        " last_failure = ?, sub_results = ? WHERE step_key = ?"
     )
     STEP_DELETE = "DELETE FROM step WHERE step_key = ?"
     HEARTBEAT_PUT = "INSERT OR REPLACE INTO step_heartbeat (step_key, value) VALUES (?, ?)"
     HEARTBEAT_DELETE = "DELETE FROM step_heartbeat WHERE step_key = ?"
     MESSAGE_INSERT = "INSERT INTO channel_message (message_key, channel_name, message_id, value) VALUES (?, ?, ?, ?)"
     MESSAGE_DELETE = "DELETE FROM channel_message WHERE message_key = ?"
+    # Runs before what replaces or deletes the value. A blob of the same length is written in place, over the old bytes.
+    ATTRIBUTE_ERASE = (
+        "UPDATE attribute SET value = zeroblob(length(value)) WHERE run_key = ? AND map_name = ? AND instance = ?"
+    )
     ATTRIBUTE_PUT = (
-        "INSERT INTO attribute (run_key, map_name, instance, value) VALUES (?, ?, ?, ?)"
-        " ON CONFLICT (run_key, map_name, instance) DO UPDATE SET value = excluded.value"
+        "INSERT INTO attribute (run_key, map_name, instance, value, is_secret) VALUES (?, ?, ?, ?, ?)"
+        " ON CONFLICT (run_key, map_name, instance) DO UPDATE SET value = excluded.value,"
+        " is_secret = excluded.is_secret"
     )
     ATTRIBUTE_DELETE = "DELETE FROM attribute WHERE run_key = ? AND map_name = ? AND instance = ?"
     INDEX_PUT = (
@@ -53,6 +66,14 @@ class Statement(Enum):
         " number = excluded.number, value = excluded.value"
     )
     INDEX_DELETE = "DELETE FROM indexed_attribute WHERE run_key = ? AND attribute_key = ?"
+    PURGE_BEGIN = "INSERT OR IGNORE INTO purge (run_key) VALUES (?)"
+    PURGE_END = "DELETE FROM purge WHERE run_key = ?"
+    RUN_DELETE = "DELETE FROM run WHERE run_key = ?"
+    STATE_DELETE = "DELETE FROM run_state WHERE run_key = ?"
+    USAGE_DELETE = "DELETE FROM run_usage WHERE run_key = ?"
+    ATTRIBUTE_ROW_ERASE = "UPDATE attribute SET value = zeroblob(length(value)) WHERE attribute_row = ?"
+    ATTRIBUTE_ROW_DELETE = "DELETE FROM attribute WHERE attribute_row = ?"
+    INDEX_ROW_DELETE = "DELETE FROM indexed_attribute WHERE indexed_row = ?"
     INDEX_TYPE_PUT = "INSERT OR REPLACE INTO index_type (index_key, type) VALUES (?, ?)"
 
 
@@ -71,6 +92,8 @@ class Operation(NamedTuple):
 
 
 _REPLACES: Final = {
+    Statement.REPLACED_PUT: (Statement.REPLACED_DELETE,),
+    Statement.REPLACED_DELETE: (Statement.REPLACED_PUT,),
     Statement.STEP_DELETE: (Statement.STEP_INSERT, Statement.STEP_UPDATE),
     Statement.HEARTBEAT_PUT: (Statement.HEARTBEAT_DELETE,),
     Statement.HEARTBEAT_DELETE: (Statement.HEARTBEAT_PUT,),
@@ -80,6 +103,9 @@ _REPLACES: Final = {
     Statement.INDEX_PUT: (Statement.INDEX_DELETE,),
     Statement.INDEX_DELETE: (Statement.INDEX_PUT,),
 }
+ERASING: Final = frozenset({Statement.ATTRIBUTE_ERASE, Statement.ATTRIBUTE_ROW_ERASE})
+"""After these the write-ahead log must go too: it holds what was erased."""
+
 _CREATES: Final = frozenset({Statement.STEP_INSERT, Statement.MESSAGE_INSERT})
 
 Group = dict[Statement, dict[Key, tuple[Parameter, ...]]]

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future as ThreadFuture
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from dex_agents_embedded._counters import Durations
 from dex_agents_embedded.errors import CommitFailedError
 
-from .statements import Group, Operation, add_to_group, execute_group
+from .statements import ERASING, Group, Operation, add_to_group, execute_group
 
 
 class Writer:
@@ -27,9 +29,11 @@ class Writer:
         path: The file, for error texts.
         on_failure: Called once, on the event loop, when a commit failed. Nothing is written afterwards.
         before_commit: Called on the commit thread before each commit; tests hold the disk with it.
+        after_commit: Called there after each commit, before anybody is told of it; tests end the process with it.
 
     Attributes:
         commits: How many commits succeeded.
+        commit_times: How long they waited for the disk.
         failure: Why writing ended; None while it works.
     """
 
@@ -39,16 +43,20 @@ class Writer:
         path: Path,
         on_failure: Callable[[CommitFailedError], None],
         before_commit: Callable[[], None] | None = None,
+        after_commit: Callable[[], None] | None = None,
     ) -> None:
         self.commits = 0
+        self.commit_times = Durations()
         self.failure: CommitFailedError | None = None
         self._connection = connection
         self._path = path
         self._on_failure = on_failure
         self._before_commit = before_commit
+        self._after_commit = after_commit
         self._loop = asyncio.get_running_loop()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="dex-engine-commit")
         self._group: Group = {}
+        self._log_holds_secrets = False
         self._waiting: asyncio.Future[None] | None = None
         self._in_flight: asyncio.Future[None] | None = None
 
@@ -102,12 +110,20 @@ class Writer:
         except Exception as error:  # noqa: BLE001 - whatever it is, memory is ahead of the disk now
             self._fail(error)
             return
-        self._thread.submit(self._commit).add_done_callback(self._commit_ended)
+        self._thread.submit(self._commit, not ERASING.isdisjoint(group)).add_done_callback(self._commit_ended)
 
-    def _commit(self) -> None:
+    def _commit(self, has_erased: bool) -> None:
         if self._before_commit is not None:
             self._before_commit()
+        begin = time.perf_counter()
         self._connection.execute("COMMIT")
+        self.commit_times.observe(time.perf_counter() - begin)
+        if self._after_commit is not None:
+            self._after_commit()
+        if has_erased or self._log_holds_secrets:
+            # What was erased from the file is still in the log. A reader can be in the way; then the next commit tries.
+            (is_busy, _, _) = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            self._log_holds_secrets = bool(is_busy)
 
     def _commit_ended(self, ended: ThreadFuture[None]) -> None:
         self._loop.call_soon_threadsafe(self._commit_done, ended)

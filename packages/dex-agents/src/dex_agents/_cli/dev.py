@@ -1,10 +1,12 @@
 """`dex-agents dev`: the embedded engine as a server on this machine."""
 
 import asyncio
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
 
+from dex_agents._cli.json_log import log_as_json
 from dex_agents._cli.options import data_option
 from dex_agents._serving.engine import RunningEngine
 from dex_agents._serving.signals import wait_for_stop_signal
@@ -19,18 +21,47 @@ from dex_agents.errors import DexAgentsError
     show_default=True,
     help="Port to serve on; 0 takes a free one.",
 )
-@click.option("--host", default="127.0.0.1", show_default=True, help="Loopback address to serve on.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to serve on.")
+@click.option(
+    "--token-file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="File with one bearer token a line; every call needs one. Required for a host that others can reach.",
+)
+@click.option(
+    "--stream-backend",
+    type=click.Choice(["memory", "file", "disabled"]),
+    default="memory",
+    show_default=True,
+    help="Where live events are kept; with file they survive a restart.",
+)
+@click.option(
+    "--metrics-port",
+    type=click.IntRange(0, 65535),
+    help="Port of 127.0.0.1 for OpenMetrics at /metrics; off when it is not given.",
+)
+@click.option("--log-json", is_flag=True, help="Write the log to stderr, one JSON object a line.")
 @data_option
-def dev(port: int, host: str, directory: Path) -> None:
+def dev(
+    port: int,
+    host: str,
+    token_file: Path | None,
+    stream_backend: str,
+    metrics_port: int | None,
+    log_json: bool,
+    directory: Path,
+) -> None:
     """Serve the embedded engine until SIGINT or SIGTERM.
 
     It serves this machine only. Workers and clients find it with --address, or DEX_SERVER_ADDRESS.
     """
-    asyncio.run(_serve(f"[{host}]:{port}" if ":" in host else f"{host}:{port}", directory.absolute()))
+    if log_json:
+        log_as_json()
+    options = {"token_file": token_file, "stream_backend": stream_backend, "metrics_port": metrics_port}
+    asyncio.run(_serve(f"[{host}]:{port}" if ":" in host else f"{host}:{port}", directory.absolute(), options))
 
 
-async def _serve(address: str, directory: Path) -> None:
-    async with RunningEngine(directory, address=address) as engine:
+async def _serve(address: str, directory: Path, options: Mapping[str, object]) -> None:
+    async with RunningEngine(directory, address=address, **options) as engine:
         click.echo(f"dex-agents dev serves at {engine.address} (data in {directory})")
         # When the engine ends by itself (a full disk), the command ends with an error, so that a supervisor notices.
         stopped = asyncio.create_task(wait_for_stop_signal())

@@ -1,0 +1,64 @@
+"""The files of an engine's directory, and who may open them."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+from collections.abc import Generator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Final
+
+from dex_agents_embedded.errors import DataFileError, EngineInUseError
+
+from .schema import check
+
+DATA_FILE: Final = "engine.db"
+LOCK_FILE: Final = "engine.lock"
+
+
+def lock(directory: Path) -> int:
+    """Take the lock that the one engine of a directory holds.
+
+    Returns:
+        A file descriptor; the lock is held until it is closed. The file is never deleted: a lock on a deleted file
+        would not exclude one on its successor.
+
+    Raises:
+        EngineInUseError: Somebody else has it.
+        DataFileError: The directory cannot be written.
+    """
+    try:
+        descriptor = os.open(directory / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise not_writable(directory, error) from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(descriptor)
+        text = f"another engine uses {directory}: connect to that one, stop it, or choose another directory"
+        raise EngineInUseError(text) from error
+    return descriptor
+
+
+def not_writable(path: Path, error: OSError) -> DataFileError:
+    """Return the error for a place that the engine cannot write to."""
+    text = f"{path} cannot be written ({error.strerror}): free space, change its permissions, or use another directory"
+    return DataFileError(text, "not_writable")
+
+
+@contextmanager
+def reading(directory: Path) -> Generator[sqlite3.Connection, None, None]:
+    """Open an engine's data file for reading one state of it, also while the engine runs.
+
+    Raises:
+        DataFileError: There is none, or it cannot be read.
+    """
+    path = directory / DATA_FILE
+    if not path.is_file():
+        raise DataFileError(f"{path} does not exist: name the directory of an engine", "unreadable")
+    check(path)
+    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None)) as connection:
+        connection.execute("PRAGMA query_only = 1")
+        yield connection

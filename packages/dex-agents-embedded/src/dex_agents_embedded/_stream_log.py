@@ -1,0 +1,250 @@
+"""The retained messages of Streams on the disk, so that a restart of the engine keeps them.
+
+Messages are appended to segment files without an fsync: what was written survives the end of the process, not that of
+the machine. A segment goes when none of its messages is retained any more. When the segments hold much more than what
+is retained, the oldest one is emptied by appending its retained messages again, so that the disk stays bounded.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import struct
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple
+
+SEGMENT_BYTES: Final = 4 * 1024 * 1024
+SLACK_BYTES: Final = 16 * 1024 * 1024
+"""The segments may hold this much, and twice what is retained."""
+
+EPOCH_BYTES: Final = 8
+
+_HEAD: Final = struct.Struct(">II")  # CRC-32 and length of what follows
+_MESSAGE: Final = 1
+_TRIM: Final = 2
+_FIXED: Final = struct.Struct(">BQd5I")  # kind, sequence, time, lengths of five fields
+_LARGEST_RECORD_BYTES: Final = 1024 * 1024
+
+_logger = logging.getLogger(__name__)
+
+
+class StoredMessage(NamedTuple):
+    """One message as the log keeps it.
+
+    Attributes:
+        sequence: Its number among all messages.
+        created_at: Unix time in seconds.
+        flow_type: The Flow type of its Stream.
+        stream_name: The Stream.
+        flow_id: The Flow.
+        source: Who wrote it.
+        value: The serialized value.
+    """
+
+    sequence: int
+    created_at: float
+    flow_type: str
+    stream_name: str
+    flow_id: str
+    source: str
+    value: bytes
+
+
+@dataclass(eq=False, slots=True)
+class _Segment:
+    path: Path
+    size: int = 0
+    retained: int = 0
+
+
+class StreamLog:
+    """The segment files in one directory.
+
+    Args:
+        directory: Where they are; it is created if need be.
+
+    Attributes:
+        epoch: Names this memory of Streams in tokens; the same after a restart.
+        last_sequence: The largest number that a message has had.
+        failure: Why nothing is written any more; None while all is well. Streams then live in memory only.
+
+    Raises:
+        OSError: The directory cannot be used.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.failure: OSError | None = None
+        self.last_sequence = 0
+        self._directory = directory
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.epoch = self._read_epoch()
+        self._segments: dict[int, _Segment] = {}
+        self._places: dict[int, tuple[_Segment, int]] = {}
+        self._retained_bytes = 0
+        self._messages = self._read()
+        self._file = -1
+        self._current = self._begin_segment()
+
+    def take_messages(self) -> list[StoredMessage]:
+        """Return the retained messages in order; once, since the log does not keep them in memory."""
+        messages, self._messages = self._messages, {}
+        return [messages[sequence] for sequence in sorted(messages)]
+
+    def append(self, message: StoredMessage) -> None:
+        """Keep one message."""
+        self.last_sequence = max(self.last_sequence, message.sequence)
+        names = (message.flow_type, message.stream_name, message.flow_id, message.source)
+        record = _record(
+            _MESSAGE, message.sequence, message.created_at, *(name.encode() for name in names), message.value
+        )
+        if self._write(record):
+            self._retain(message.sequence, self._current, len(record))
+
+    def trim(self, flow_type: str, stream_name: str, dropped: list[int]) -> None:
+        """Forget messages of one Stream of one Flow type, which are its oldest."""
+        if not dropped:
+            return
+        self._write(_record(_TRIM, dropped[-1], 0.0, flow_type.encode(), stream_name.encode(), b"", b"", b""))
+        for sequence in dropped:
+            self._release(sequence)
+        self._clean()
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    @property
+    def size(self) -> int:
+        """How many bytes the segments have."""
+        return sum(segment.size for segment in self._segments.values())
+
+    def _retain(self, sequence: int, segment: _Segment, size: int) -> None:
+        self._release(sequence)
+        self._places[sequence] = (segment, size)
+        segment.retained += 1
+        self._retained_bytes += size
+
+    def _release(self, sequence: int) -> None:
+        place = self._places.pop(sequence, None)
+        if place is not None:
+            segment, size = place
+            segment.retained -= 1
+            self._retained_bytes -= size
+
+    def _write(self, record: bytes) -> bool:
+        if self.failure is not None or self._file < 0:
+            return False
+        try:
+            if self._current.size + len(record) > SEGMENT_BYTES:
+                os.close(self._file)
+                self._current = self._begin_segment()
+            os.write(self._file, record)
+        except OSError as error:
+            self.failure = error
+            _logger.error(
+                "Streams cannot be written to %s any more and live in memory only: %s", self._directory, error
+            )
+            return False
+        self._current.size += len(record)
+        return True
+
+    def _begin_segment(self) -> _Segment:
+        number = max(self._segments, default=0) + 1
+        path = self._directory / f"{number:012}.stream"
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        segment = self._segments[number] = _Segment(path)
+        # So that numbers go on even when every message and every other segment is gone.
+        head = _record(_TRIM, self.last_sequence, 0.0, b"", b"", b"", b"", b"")
+        os.write(self._file, head)
+        segment.size = len(head)
+        return segment
+
+    def _clean(self) -> None:
+        """Delete segments without retained messages; empty the oldest one when the segments hold too much."""
+        if self.failure is not None:
+            return
+        if self.size > 2 * self._retained_bytes + SLACK_BYTES:
+            oldest = next(iter(self._segments.values()))
+            if oldest is not self._current:
+                kept = [message for _, message in _messages(oldest.path) if self._is_in(message.sequence, oldest)]
+                for message in kept:
+                    self.append(message)
+        for number, segment in list(self._segments.items()):
+            if not segment.retained and segment is not self._current:
+                segment.path.unlink(missing_ok=True)
+                del self._segments[number]
+
+    def _is_in(self, sequence: int, segment: _Segment) -> bool:
+        place = self._places.get(sequence)
+        return place is not None and place[0] is segment
+
+    def _read_epoch(self) -> bytes:
+        path = self._directory / "epoch"
+        if path.exists() and len(epoch := path.read_bytes()) == EPOCH_BYTES:
+            return epoch
+        epoch = secrets.token_bytes(EPOCH_BYTES)
+        path.write_bytes(epoch)
+        return epoch
+
+    def _read(self) -> dict[int, StoredMessage]:
+        messages: dict[int, StoredMessage] = {}
+        for path in sorted(self._directory.glob("*.stream")):
+            segment = self._segments[int(path.stem)] = _Segment(path, path.stat().st_size)
+            for size, record in _records(path):
+                self.last_sequence = max(self.last_sequence, record.sequence)
+                if isinstance(record, StoredMessage):
+                    messages[record.sequence] = record
+                    self._retain(record.sequence, segment, size)
+                    continue
+                scope = (record.flow_type, record.stream_name)
+                for message in list(messages.values()):
+                    if message.sequence <= record.sequence and (message.flow_type, message.stream_name) == scope:
+                        del messages[message.sequence]
+                        self._release(message.sequence)
+        return messages
+
+
+class _Trim(NamedTuple):
+    sequence: int
+    flow_type: str
+    stream_name: str
+
+
+def _record(kind: int, sequence: int, created_at: float, *fields: bytes) -> bytes:
+    body = _FIXED.pack(kind, sequence, created_at, *(len(field) for field in fields)) + b"".join(fields)
+    return _HEAD.pack(zlib.crc32(body), len(body)) + body
+
+
+def _records(path: Path) -> Iterator[tuple[int, StoredMessage | _Trim]]:
+    """Yield the records of a segment with their sizes, up to the first one that is not whole."""
+    content = memoryview(path.read_bytes())
+    position = 0
+    while position + _HEAD.size <= len(content):
+        checksum, length = _HEAD.unpack_from(content, position)
+        body = content[position + _HEAD.size : position + _HEAD.size + length]
+        if length > _LARGEST_RECORD_BYTES or len(body) < length or length < _FIXED.size or zlib.crc32(body) != checksum:
+            _logger.warning("%s ends with a record that is not whole; what came before it is kept", path)
+            return
+        position += _HEAD.size + length
+        kind, sequence, created_at, *lengths = _FIXED.unpack_from(body)
+        fields: list[bytes] = []
+        start = _FIXED.size
+        for size in lengths:
+            fields.append(bytes(body[start : start + size]))
+            start += size
+        names = [field.decode() for field in fields[:4]]
+        if kind == _MESSAGE:
+            message = StoredMessage(sequence, created_at, names[0], names[1], names[2], names[3], fields[4])
+            yield _HEAD.size + length, message
+        else:
+            yield _HEAD.size + length, _Trim(sequence, names[0], names[1])
+
+
+def _messages(path: Path) -> Iterator[tuple[int, StoredMessage]]:
+    return ((size, record) for size, record in _records(path) if isinstance(record, StoredMessage))

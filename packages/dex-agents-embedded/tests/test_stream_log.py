@@ -1,0 +1,129 @@
+"""Streams with the file backend: a restart keeps what was retained, and the disk stays bounded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import grpc
+import pytest
+from dex.dexpb import dex_pb2 as pb
+
+from crash_flow import CrashFlow
+from dex_agents_embedded import EmbeddedEngine
+from dex_agents_embedded._stream_log import SEGMENT_BYTES, SLACK_BYTES, StoredMessage, StreamLog
+from dex_agents_embedded._stream_tokens import StreamKey
+from dex_agents_embedded._streams import StreamStore
+from engine_world import World
+from processes import Process
+
+KEY = StreamKey("F", "live", "flow")
+
+
+def opened(directory: Path) -> StreamStore:
+    return StreamStore(backend="file", log=StreamLog(directory))
+
+
+def values(store: StreamStore, key: StreamKey = KEY) -> list[bytes]:
+    return [message.value for message in reversed(store.list_messages(key, page_size=1000).messages)]
+
+
+async def test_messages_their_times_and_the_places_of_readers_survive(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    for number in range(5):
+        store.write(KEY, b"%d" % number, source="test", capacity_bytes=100_000)
+    second = await store.read(KEY, (await store.read(KEY)).resume_token)
+    store.close()
+    store = opened(tmp_path)
+    assert values(store) == [b"0", b"1", b"2", b"3", b"4"]
+    third = await store.read(KEY, second.resume_token)
+    assert (third.value, third.source) == (b"2", "test")
+    store.write(KEY, b"5", source="test", capacity_bytes=100_000)
+    assert values(store)[-1] == b"5"
+    store.close()
+
+
+def test_what_was_trimmed_stays_gone_and_numbers_go_on(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    other = StreamKey("F", "other", "flow")
+    store.write(other, b"kept", source="test", capacity_bytes=100_000)
+    for number in range(100):
+        store.write(KEY, b"%d" % number, source="test", capacity_bytes=10_000)
+    before = values(store)
+    assert 0 < len(before) < 20
+    store.close()
+    store = opened(tmp_path)
+    assert values(store) == before
+    assert values(store, other) == [b"kept"]
+    assert store.used_bytes("F", "live") <= 10_000
+    store.close()
+
+
+def test_a_small_message_of_long_ago_does_not_keep_the_files_of_everything_since(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    old = StreamKey("F", "old", "flow")
+    store.write(old, b"of long ago", source="test", capacity_bytes=100_000)
+    for number in range(600):
+        store.write(KEY, b"%5d" % number + b"x" * 100_000, source="test", capacity_bytes=2_000_000)
+    size = sum(path.stat().st_size for path in tmp_path.glob("*.stream"))
+    assert size <= 2 * 2_000_000 + SLACK_BYTES + 2 * SEGMENT_BYTES
+    newest = values(store)
+    store.close()
+    store = opened(tmp_path)
+    assert values(store, old) == [b"of long ago"]
+    assert values(store) == newest
+    store.close()
+
+
+@pytest.mark.parametrize("damage", ["cut", "garbled"])
+def test_a_torn_last_message_costs_only_itself(tmp_path: Path, damage: str) -> None:
+    store = opened(tmp_path)
+    for number in range(3):
+        store.write(KEY, b"%d" % number * 100, source="test", capacity_bytes=100_000)
+    store.close()
+    (path,) = tmp_path.glob("*.stream")
+    content = path.read_bytes()
+    path.write_bytes(content[:-10] if damage == "cut" else content[:-10] + b"garbagegar")
+    store = opened(tmp_path)
+    assert values(store) == [b"0" * 100, b"1" * 100]
+    store.write(KEY, b"again", source="test", capacity_bytes=100_000)
+    store.close()
+    assert values(opened(tmp_path))[-1] == b"again"
+
+
+def test_a_disk_that_takes_nothing_more_leaves_streams_in_memory(tmp_path: Path) -> None:
+    log = StreamLog(tmp_path / "streams")
+    store = StreamStore(backend="file", log=log)
+    log.close()
+    store.write(KEY, b"in memory", source="test", capacity_bytes=100_000)
+    assert values(store) == [b"in memory"]
+
+
+def test_numbers_go_on_after_every_message_is_gone(tmp_path: Path) -> None:
+    log = StreamLog(tmp_path)
+    log.append(StoredMessage(7, 0.0, "F", "live", "flow", "test", b"x"))
+    log.trim("F", "live", [7])
+    log.close()
+    for _ in range(3):
+        log = StreamLog(tmp_path)
+        assert (log.last_sequence, log.take_messages()) == (7, [])
+        log.close()
+
+
+async def test_a_killed_engine_loses_no_message(tmp_path: Path) -> None:
+    data = str(tmp_path / "data")
+    async with Process("engine-with-stream-file", data, "127.0.0.1:0") as engine:
+        async with grpc.aio.insecure_channel(engine.ready_line) as channel:
+            for number in range(20):
+                request = pb.WriteStreamRequest(
+                    flow_id="f", flow_type="F", stream_name="live", stream_capacity_bytes=1 << 20, source="test"
+                )
+                request.value.int_value = number
+                call = cast(Any, channel).unary_unary("/dex.FlowService/WriteStream")
+                await call(request.SerializeToString())
+        await engine.kill()
+    engine = EmbeddedEngine(data, stream_backend="file")
+    async with World(tmp_path, CrashFlow(), engine=engine) as world:
+        read = pb.ListStreamMessagesRequest(flow_id="f", flow_type="F", stream_name="live", page_size=100)
+        page = await world.service.ListStreamMessages(read)
+        assert [message.value.int_value for message in reversed(page.messages)] == list(range(20))
