@@ -144,7 +144,8 @@ def compat(session: nox.Session, cell: Cell) -> None:
         installed = str(session.run("python", "-c", code, silent=True)).strip()
         if installed != release:
             session.error(f"{name} {installed} is installed where {release} is to be tested")
-    session.run("pytest", str(package / "tests"), "tests/parity", *session.posargs)
+    own_warnings = [word for each in cell.warnings for word in ("-W", each)]
+    session.run("pytest", *own_warnings, str(package / "tests"), "tests/parity", *session.posargs)
 
 
 @nox.session(name="compat-canary")

@@ -67,6 +67,20 @@ def test_releases_that_do_not_begin_with_their_framework_are_refused(copy: Path)
         read_adapters(copy / "compat")
 
 
+def test_warnings_of_a_release_that_is_not_tested_are_refused(copy: Path) -> None:
+    change(copy / "compat" / "google-adk.toml", '"2.9.2" = [', '"2.9.1" = [')
+
+    with pytest.raises(ValueError, match=r"has warnings of \['2\.9\.1'\]"):
+        read_adapters(copy / "compat")
+
+
+def test_only_the_release_that_warns_of_itself_may() -> None:
+    found = {cell.id: cell.warnings for cell in cells(read_adapters(ROOT / "compat"))}
+
+    assert "ignore:BaseAgentConfig is deprecated:DeprecationWarning" in found["google-adk-2.9.2-py3.11"]
+    assert [name for name, warnings in found.items() if warnings and "-2.9.2-" not in name] == []
+
+
 def test_a_cell_is_a_release_on_an_interpreter() -> None:
     found = {cell.id: dict(cell.pins) for cell in cells(read_adapters(ROOT / "compat"))}
 

@@ -30,6 +30,7 @@ class Adapter:
         supported: The releases of the framework that the adapter declares.
         pythons: The interpreters.
         releases: The tested releases, oldest first: distributions and exact releases of them, with the framework first.
+        warnings: pytest's filters for what a release of the framework warns of itself; all other warnings are errors.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Adapter:
     supported: str
     pythons: tuple[str, ...]
     releases: tuple[Mapping[str, str], ...]
+    warnings: Mapping[str, list[str]]
 
 
 @dataclass(frozen=True)
@@ -64,12 +66,14 @@ class Cell:
         distribution: The adapter's distribution.
         python: The interpreter.
         pins: The framework's distributions and the exact releases of them; the first one names the cell.
+        warnings: pytest's filters for what this release warns of itself.
     """
 
     adapter: str
     distribution: str
     python: str
     pins: Mapping[str, str]
+    warnings: tuple[str, ...]
 
     @property
     def id(self) -> str:
@@ -91,8 +95,10 @@ def read_adapters(directory: Path) -> list[Adapter]:
         if "sdk" in row:
             continue
         known = {"distribution", "framework", "supported", "pythons", "releases"}
-        if set(row) != known:
-            raise ValueError(f"{path.name}: has the keys {sorted(row)}; it must have exactly {sorted(known)}")
+        if set(row) - {"warnings"} != known:
+            raise ValueError(
+                f"{path.name}: has the keys {sorted(row)}; it must have {sorted(known)}, and may have 'warnings'"
+            )
         framework: str = row["framework"]
         releases: list[Mapping[str, str]] = [
             {framework: release} if isinstance(release, str) else release for release in row["releases"]
@@ -100,6 +106,9 @@ def read_adapters(directory: Path) -> list[Adapter]:
         for pins in releases:
             if next(iter(pins)) != framework:
                 raise ValueError(f"{path.name}: the release {dict(pins)} must name {framework} first")
+        warnings: dict[str, list[str]] = row.get("warnings", {})
+        if strange := warnings.keys() - {pins[framework] for pins in releases}:
+            raise ValueError(f"{path.name}: has warnings of {sorted(strange)}, which `releases` does not have")
         adapters.append(
             Adapter(
                 name=path.stem,
@@ -108,6 +117,7 @@ def read_adapters(directory: Path) -> list[Adapter]:
                 supported=row["supported"],
                 pythons=tuple(row["pythons"]),
                 releases=tuple(releases),
+                warnings=warnings,
             )
         )
     return adapters
@@ -121,7 +131,13 @@ def read_sdk(directory: Path) -> SdkPin:
 def cells(adapters: list[Adapter]) -> list[Cell]:
     """List every tested release on every interpreter."""
     return [
-        Cell(adapter.name, adapter.distribution, python, pins)
+        Cell(
+            adapter.name,
+            adapter.distribution,
+            python,
+            pins,
+            tuple(adapter.warnings.get(pins[adapter.framework], ())),
+        )
         for adapter in adapters
         for pins in adapter.releases
         for python in adapter.pythons
