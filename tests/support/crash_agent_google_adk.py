@@ -15,6 +15,6 @@ agent = LlmAgent(
     name="crash",
     model=Gemini(model="scripted", client=client),
     instruction="Serve the customer.",
-    tools=[crash_tools.read_stock, crash_tools.reserve, crash_tools.charge, crash_tools.ship],
+    tools=list(crash_tools.TOOLS),
 )
 flow = session_flow(agent, tools=crash_tools.POLICIES)

@@ -11,7 +11,7 @@ from support import crash_tools
 
 # The Step's policy repeats a model call, not the client.
 client = AsyncOpenAI(base_url=os.environ["CRASH_PROVIDER"], api_key="not-a-secret", max_retries=0)
-TOOLS = (crash_tools.read_stock, crash_tools.reserve, crash_tools.charge, crash_tools.ship)
+TOOLS = crash_tools.TOOLS
 agent: Agent[Any] = Agent(
     name="crash",
     instructions="Serve the customer.",
