@@ -78,7 +78,7 @@ async def test_a_session_survives_a_kill(tmp_path: Path, adapter: str, moment: M
     results = {"charge": "30 euros are charged", "ship": "lamp is on its way"}
     for before, after in told:
         assert lost, f"{after!r} instead of {before!r}"
-        assert before in (*(results[name] for name in lost), "ok"), before
+        assert before == "ok" or any(results[name] in str(before) for name in lost), before
         assert "unknown" in str(after), after
     assert bool(told) == bool(lost)
 
