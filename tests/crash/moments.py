@@ -102,12 +102,19 @@ SEED: Final = int(os.environ.get("CRASH_SEED", "20261129"))
 """Chooses the sample; another seed runs another one."""
 
 
-def chosen() -> list[tuple[Moment, Victim]]:
-    """Return the whole matrix, or one moment and victim of every kind of Step."""
+def chosen(adapter_number: int, adapters: int) -> list[tuple[Moment, Victim]]:
+    """Return the whole matrix, or an adapter's part of the sample: one moment and victim of every kind of Step.
+
+    Args:
+        adapter_number: The adapter's place among all of them, from 0; the kinds are dealt out among them.
+        adapters: How many there are.
+    """
     if WHOLE_MATRIX:
         return [(moment, victim) for moment in MOMENTS for victim in VICTIMS]
     dice = random.Random(SEED)
     kinds: dict[str, list[Moment]] = {}
     for moment in MOMENTS:
         kinds.setdefault(moment.step.partition("-")[0], []).append(moment)
-    return [(dice.choice(moments), dice.choice(VICTIMS)) for moments in kinds.values()]
+    sample: list[tuple[Moment, Victim]] = [(dice.choice(each), dice.choice(VICTIMS)) for each in kinds.values()]
+    dice.shuffle(sample)
+    return sample[adapter_number::adapters]

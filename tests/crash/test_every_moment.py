@@ -14,12 +14,13 @@ import pytest
 from crash.moments import SALE_METHODS, TROUBLE_METHODS, Moment, Victim, chosen
 from crash.stage import ADAPTERS, SALE, SOLD, TROUBLE, Outcome, open_stage
 
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _UNDISTURBED: dict[tuple[str, str], Outcome] = {}
 
 CASES = [
     pytest.param(adapter, moment, victim, id=f"{adapter}-{moment}-{victim}")
-    for adapter in ADAPTERS
-    for moment, victim in chosen()
+    for number, adapter in enumerate(ADAPTERS)
+    for moment, victim in chosen(number, len(ADAPTERS))
 ]
 
 
@@ -72,22 +73,14 @@ async def test_a_session_survives_a_kill(tmp_path: Path, adapter: str, moment: M
     _check_model_requests(moment, victim, wanted, outcome)
     lost = {moment.tool} if moment.tool and moment.step.startswith("CallSingleAttemptTool") else set[str]()
     # What the model was shown in the end, and what people read, is what it would have been; but for the lost call.
-    told = [
-        *_differences(*map(_without_minted_ids, (wanted.requests[-1].body, outcome.requests[-1].body))),
-        *_differences(*map(_without_minted_ids, (wanted.log, outcome.log))),
-    ]
+    undisturbed_words, disturbed_words = (_numbered([each.requests[-1].body, each.log]) for each in (wanted, outcome))
+    told = list(_differences(undisturbed_words, disturbed_words))
     results = {"charge": "30 euros are charged", "ship": "lamp is on its way"}
     for before, after in told:
         assert lost, f"{after!r} instead of {before!r}"
         assert before == "ok" or any(results[name] in str(before) for name in lost), before
         assert "unknown" in str(after), after
     assert bool(told) == bool(lost)
-
-
-def _without_minted_ids(value: object) -> object:
-    """Google ADK mints random ids for calls that a model sends without one."""
-    minted: object = json.loads(re.sub(r"adk-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "adk-id", json.dumps(value)))
-    return minted
 
 
 def _check_tool_runs(moment: Moment, victim: Victim, wanted: Outcome, outcome: Outcome) -> None:
@@ -110,6 +103,13 @@ def _check_model_requests(moment: Moment, victim: Victim, wanted: Outcome, outco
     may_repeat = moment.step.startswith("RunModel") and victim == "engine"
     extra = len(outcome.requests) - len(wanted.requests)
     assert int(repeated) <= extra <= int(repeated or may_repeat), f"{extra} more model requests"
+
+
+def _numbered(value: object) -> object:
+    """Replace the random ids that some frameworks mint by numbers, in the order in which they appear."""
+    numbers: dict[str, str] = {}
+    text = _UUID.sub(lambda found: numbers.setdefault(found.group(), str(len(numbers))), json.dumps(value))
+    return cast("object", json.loads(text))
 
 
 def _differences(wanted: object, got: object) -> Iterator[tuple[object, object]]:

@@ -17,7 +17,7 @@ agent = create_agent(
     ChatOpenAI(
         model="scripted", base_url=os.environ["CRASH_PROVIDER"], api_key=SecretStr("not-a-secret"), max_retries=0
     ),
-    [crash_tools.read_stock, crash_tools.reserve, crash_tools.charge, crash_tools.ship],
+    list(crash_tools.TOOLS),
     system_prompt="Serve the customer.",
     name="crash",
 )

@@ -11,10 +11,11 @@ from support import crash_tools
 
 # The Step's policy repeats a model call, not the client.
 client = AsyncOpenAI(base_url=os.environ["CRASH_PROVIDER"], api_key="not-a-secret", max_retries=0)
+TOOLS = crash_tools.TOOLS
 agent: Agent[Any] = Agent(
     name="crash",
     instructions="Serve the customer.",
     model=OpenAIChatCompletionsModel("scripted", client),
-    tools=[function_tool(tool) for tool in crash_tools.TOOLS],
+    tools=[function_tool(tool) for tool in TOOLS],
 )
 flow = session_flow(agent, tools=crash_tools.POLICIES, run_config=RunConfig(tracing_disabled=True))
