@@ -78,6 +78,8 @@ class AgentRuns(Generic[DepsT]):
         capabilities: list[AbstractCapability[Any]] = [capability]
         if self.agent.event_stream_handler is not None:
             capabilities.append(ProcessEventStream(self.agent.event_stream_handler))
+        # Read before the run takes the messages, which it gets without the turn's run id.
+        user_prompt = state.prompt if prompt is None else prompt
         span_around = current_span_id()
         with continued_trace(turn.traceparent):
             async with self._open_deps(step) as deps, self._iterate(step, state, prompt, deps, capabilities) as run:
@@ -85,7 +87,7 @@ class AgentRuns(Generic[DepsT]):
                     state.turn = turn.model_copy(update={"traceparent": current_traceparent()})
                 internals = RunInternals(run)
                 capability.enabled = not requests_model or (self.streaming and supports_streaming(internals.model))
-                internals.restore_turn(run_id=turn.run_id, prompt=state.prompt if prompt is None else prompt)
+                internals.restore_turn(run_id=turn.run_id, prompt=user_prompt)
                 internals.restore_counters(
                     run_step=turn.run_step,
                     output_retries=turn.output_retries,
