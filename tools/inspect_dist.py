@@ -83,6 +83,9 @@ def read_projects(root: Path, version: str) -> list[Project]:
         data: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
         hooks = data["tool"]["hatch"].get("metadata", {}).get("hooks", {}).get("uv-dynamic-versioning", {})
         declared: list[str] = [*data["project"].get("dependencies", []), *hooks.get("dependencies", [])]
+        for extra, lines in data["project"].get("optional-dependencies", {}).items():
+            # A build writes an extra's requirement with the marker that chooses it; ours carry no other marker.
+            declared += [f'{line}; extra == "{extra}"' for line in lines]
         source = path.parent / "src"
         files = (file for file in source.rglob("*") if file.is_file() and "__pycache__" not in file.parts)
         projects.append(
