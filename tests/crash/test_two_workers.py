@@ -28,6 +28,8 @@ async def test_a_killed_worker_is_noticed_at_once_when_another_one_is_there(tmp_
             "CRASH_HOLD": "read_stock",
             "CRASH_RELEASE": str(tmp_path / "release"),
             "CRASH_PROVIDER": provider.addresses.openai_base_url,
+            "CRASH_ANTHROPIC": provider.addresses.anthropic_base_url,
+            "CRASH_GEMINI": provider.addresses.gemini_base_url,
         }
         with DurableProcesses(tmp_path, ADAPTERS[adapter], environment) as processes:
             processes.start_engine()
