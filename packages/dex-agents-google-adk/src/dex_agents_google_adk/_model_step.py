@@ -22,7 +22,7 @@ from dex_agents_google_adk._plugin import StepPlugin
 from dex_agents_google_adk._private import REQUEST_CREDENTIAL, REQUEST_INPUT
 from dex_agents_google_adk._records import answer_event, to_response_part
 from dex_agents_google_adk._results import owner_of
-from dex_agents_google_adk._runs import AdkRuns, as_agent, text_setting
+from dex_agents_google_adk._runs import AdkRuns, as_agent
 from dex_agents_google_adk._state import SessionState, ToolRecord, TurnState
 from dex_agents_google_adk._toolsets import raise_listing_failure
 
@@ -71,7 +71,7 @@ class ModelStepRun:
             runs=self._agents,
             model_calls=self._model_calls,
             steering=steering,
-            instructions=text_setting(step, "instructions"),
+            instructions=step.text_setting("instructions"),
             is_graph=as_agent(runs.root) is None,
         )
         self.new_events: list[Event] = []
@@ -170,7 +170,7 @@ class ModelStepRun:
         if root is None:
             return runs.open_runner(self.sessions, runs.root, plugins)
         clone = clone_agents(
-            root, report=self._report_listing_failure, runs=self._agents, model=runs.model_of(self._step)
+            root, report=self._report_listing_failure, runs=self._agents, model=self._step.model_setting(runs.models)
         )
         if self._turn is not None:
             self.sessions.remember_outputs(root, self._turn.invocation_id)

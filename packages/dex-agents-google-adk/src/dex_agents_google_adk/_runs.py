@@ -18,7 +18,6 @@ from google.adk.plugins.base_plugin import BasePlugin
 from google.adk.runners import Runner
 from google.adk.workflow import BaseNode
 from google.genai.errors import ClientError
-from pydantic import JsonValue
 
 from dex_agents.errors import TurnFailedError
 from dex_agents.runner import StepContext
@@ -106,15 +105,6 @@ class AdkRuns:
         config = self.run_config or RunConfig()
         return config.model_copy(update={"streaming_mode": STREAMED}) if self.streaming else config
 
-    def model_of(self, step: StepContext) -> BaseLlm | str | None:
-        """Return the model that the session's settings ask for."""
-        name = text_setting(step, "model")
-        if name is None:
-            return None
-        if self.models and name not in self.models:
-            raise TurnFailedError(f"the setting 'model' is {name!r}: this agent knows {', '.join(sorted(self.models))}")
-        return self.models.get(name, name)
-
     async def state_of_new_session(self, step: StepContext) -> dict[str, Any]:
         """Return the state with which a session begins."""
         if self.initial_state is None:
@@ -123,18 +113,6 @@ class AdkRuns:
         if isawaitable(made):
             made = await made
         return dict(made)
-
-
-def text_setting(step: StepContext, name: str) -> str | None:
-    """Return a setting that must be text.
-
-    Raises:
-        TurnFailedError: It is something else.
-    """
-    value: JsonValue = step.settings.get(name)
-    if value is not None and not isinstance(value, str):
-        raise TurnFailedError(f"the setting {name!r} is {value!r}: give text")
-    return value
 
 
 def make_app(agent: App | BaseNode) -> App:

@@ -86,16 +86,13 @@ class AgentRuns(Generic[ContextT]):
         changes: dict[str, Any] = {}
         if config.group_id is None:
             changes["group_id"] = step.session_id
-        model = _text_setting(step, "model")
+        model = step.model_setting(self.models)
         if model is not None:
-            if self.models and model not in self.models:
-                known = ", ".join(sorted(self.models))
-                raise TurnFailedError(f"the setting 'model' is {model!r}: this agent knows {known}")
-            changes["model"] = self.models.get(model, model)
+            changes["model"] = model
         settings = step.settings.get("model_settings")
         if settings is not None:
             changes["model_settings"] = (config.model_settings or ModelSettings()).resolve(_to_settings(settings))
-        instructions = _text_setting(step, "instructions")
+        instructions = step.text_setting("instructions")
         if instructions is not None:
             changes["call_model_input_filter"] = _instruct(instructions, config.call_model_input_filter)
         if not self.streaming:
@@ -106,7 +103,7 @@ class AgentRuns(Generic[ContextT]):
 
     def conversation_id_of(self, step: StepContext) -> str | None:
         """Return the provider's conversation that the session's settings name."""
-        return _text_setting(step, "conversation_id")
+        return step.text_setting("conversation_id")
 
 
 def only_tools(config: RunConfig) -> RunConfig:
@@ -137,13 +134,6 @@ def _instruct(text: str, own: CallModelInputFilter | None) -> CallModelInputFilt
         return ModelInputData(input=given.input, instructions=instructions)
 
     return add
-
-
-def _text_setting(step: StepContext, name: str) -> str | None:
-    value: JsonValue = step.settings.get(name)
-    if value is not None and not isinstance(value, str):
-        raise TurnFailedError(f"the setting {name!r} is {value!r}: give text")
-    return value
 
 
 def _to_settings(value: JsonValue) -> ModelSettings:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from inspect import isawaitable
 from typing import Any, Generic, TypeVar, cast
 
-from pydantic import JsonValue
 from pydantic_ai import AgentRun
 from pydantic_ai.agent import AbstractAgent
 from pydantic_ai.capabilities import AbstractCapability, ProcessEventStream
@@ -113,8 +112,8 @@ class AgentRuns(Generic[DepsT]):
             message_history=state.history_for_run() or None,
             conversation_id=step.session_id,
             run_id=turn.run_id,
-            model=self._model_of(step),
-            instructions=_text_setting(step, "instructions"),
+            model=step.model_setting(self.models),
+            instructions=step.text_setting("instructions"),
             deps=deps,
             model_settings=self._model_settings_of(step),
             usage_limits=self.usage_limits,
@@ -138,14 +137,6 @@ class AgentRuns(Generic[DepsT]):
         else:
             yield cast("DepsT", made)
 
-    def _model_of(self, step: StepContext) -> Model | str | None:
-        name = _text_setting(step, "model")
-        if name is None:
-            return None
-        if self.models and name not in self.models:
-            raise TurnFailedError(f"the setting 'model' is {name!r}: this agent knows {', '.join(sorted(self.models))}")
-        return self.models.get(name, name)
-
     def _model_settings_of(self, step: StepContext) -> ModelSettings | None:
         own = step.settings.get("model_settings")
         if own is None:
@@ -153,13 +144,6 @@ class AgentRuns(Generic[DepsT]):
         if not isinstance(own, dict):
             raise TurnFailedError(f"the setting 'model_settings' is {own!r}: give an object")
         return cast("ModelSettings", {**(self.model_settings or {}), **own})
-
-
-def _text_setting(step: StepContext, name: str) -> str | None:
-    value: JsonValue = step.settings.get(name)
-    if value is not None and not isinstance(value, str):
-        raise TurnFailedError(f"the setting {name!r} is {value!r}: give text")
-    return value
 
 
 def _restore_enqueued(run: AgentRun[Any, Any], state: SessionState) -> None:

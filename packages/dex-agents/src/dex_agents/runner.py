@@ -15,13 +15,16 @@ Rules that no type can hold, each checked by `dex_agents.testing`:
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal, Protocol
+from typing import Annotated, Literal, Protocol, TypeVar
 
 from pydantic import Field, JsonValue
 
 from dex_agents._stored import Stored
+from dex_agents.errors import TurnFailedError
 from dex_agents.messages import Block, Message
 from dex_agents.tools import DEFAULT_POLICY, Answer, Question, SettledCall, ToolOutcome, ToolPolicy, ToolRequest
+
+ModelT = TypeVar("ModelT")
 
 
 class FrameworkState(Stored):
@@ -213,6 +216,33 @@ class StepContext:
     attempt: int
     settings: Mapping[str, JsonValue]
     events: EventSink
+
+    def text_setting(self, name: str) -> str | None:
+        """Return a setting that must be text, or None where the session has none.
+
+        Raises:
+            TurnFailedError: It is something else.
+        """
+        value = self.settings.get(name)
+        if value is not None and not isinstance(value, str):
+            raise TurnFailedError(f"the setting {name!r} is {value!r}: give text")
+        return value
+
+    def model_setting(self, models: Mapping[str, ModelT]) -> ModelT | str | None:
+        """Return the model that the setting `model` names, or None where the session names none.
+
+        Args:
+            models: The models that a session may name; empty if the framework finds each by its name.
+
+        Raises:
+            TurnFailedError: It is no text, or none of these models.
+        """
+        name = self.text_setting("model")
+        if name is None:
+            return None
+        if models and name not in models:
+            raise TurnFailedError(f"the setting 'model' is {name!r}: this agent knows {', '.join(sorted(models))}")
+        return models.get(name, name)
 
 
 @dataclass(frozen=True, kw_only=True)
