@@ -103,10 +103,6 @@ class Matching:
             for queue in claims.values():
                 yield from queue
 
-    def serves(self, flow_type: str) -> bool:
-        """True while a Worker of the Flow type is connected."""
-        return any(flow_type in stream.flow_types for stream in self._streams)
-
     async def drained(self, timeout: float) -> bool:
         """Wait until no Worker has a task.
 
