@@ -1,14 +1,15 @@
 """The seam to an engine that runs in this process: found by entry point, so that the core depends on none."""
 
 import asyncio
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
-from dex_agents.errors import DexAgentsError, EngineStartError, EngineUnavailableError
+from dex_agents._serving.death import Mortal
+from dex_agents.errors import EngineStartError, EngineUnavailableError
 
 ENGINE_ENTRY_POINTS: Final = "dex_agents.engine"
 ENGINE_NAME: Final = "embedded"
@@ -71,7 +72,7 @@ class EngineStorage(Protocol):
         ...
 
 
-class RunningEngine:
+class RunningEngine(Mortal):
     """The embedded engine on a directory; use it inside `async with`.
 
     Args:
@@ -84,20 +85,12 @@ class RunningEngine:
     """
 
     def __init__(self, directory: Path, *, address: str = "127.0.0.1:0", **options: object) -> None:
+        super().__init__()
         self._directory = directory
         self._asked_address = address
         self._options = options
         self._engine: Engine | None = None
         self._watch: asyncio.Task[None] | None = None
-        self._on_death: Callable[[DexAgentsError], None] | None = None
-        self.death: DexAgentsError | None = None
-        """Why it ended although nobody stopped it."""
-
-    def on_death(self, callback: Callable[[DexAgentsError], None]) -> None:
-        """Call back once when the engine ends although nobody stopped it."""
-        self._on_death = callback
-        if self.death is not None:
-            callback(self.death)
 
     @property
     def address(self) -> str:
@@ -132,9 +125,7 @@ class RunningEngine:
 
     async def _wait_for_death(self, engine: Engine) -> None:
         await engine.wait_ended()
-        self.death = EngineUnavailableError(f"the engine of this process has ended: {engine.failure}")
-        if self._on_death is not None:
-            self._on_death(self.death)
+        self.die(EngineUnavailableError(f"the engine of this process has ended: {engine.failure}"))
 
 
 @contextmanager

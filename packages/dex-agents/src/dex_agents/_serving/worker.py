@@ -1,7 +1,6 @@
 """A Worker that runs in the background of this process until it is stopped."""
 
 import asyncio
-from collections.abc import Callable
 from datetime import timedelta
 from types import TracebackType
 from typing import Final, Self
@@ -9,7 +8,8 @@ from typing import Final, Self
 from dex import AsyncWorker, PullRegistrationError, PullWorkerOptions, WorkerOptions
 
 from dex_agents._client.connection import Connection
-from dex_agents.errors import DexAgentsError, NoWorkerAvailableError
+from dex_agents._serving.death import Mortal
+from dex_agents.errors import NoWorkerAvailableError
 
 DEFAULT_MAX_CONCURRENT_TASKS: Final = 64
 """Fits the largest usual batch of tool calls; the SDK's own default is the CPU count."""
@@ -20,7 +20,7 @@ _IDLE_STREAMS_PER_QUEUE: Final = 8
 """With the SDK's default of 1 a busy Worker opens and closes a stream for nearly every task: 3-4 ms a call, not 1.6."""
 
 
-class RunningWorker:
+class RunningWorker(Mortal):
     """Serves the Flows of a connection through pull queues; use it inside `async with`.
 
     Args:
@@ -33,6 +33,7 @@ class RunningWorker:
     """
 
     def __init__(self, connection: Connection, *, max_concurrent_tasks: int, drain_timeout: timedelta) -> None:
+        super().__init__()
         self._connection = connection
         self._worker = AsyncWorker(
             connection.registry,
@@ -51,15 +52,6 @@ class RunningWorker:
         )
         self._task: asyncio.Task[None] | None = None
         self._stopping = False
-        self._on_death: Callable[[DexAgentsError], None] | None = None
-        self.death: DexAgentsError | None = None
-        """Why it ended although nobody stopped it."""
-
-    def on_death(self, callback: Callable[[DexAgentsError], None]) -> None:
-        """Call back once when the Worker ends although nobody stopped it."""
-        self._on_death = callback
-        if self.death is not None:
-            callback(self.death)
 
     async def __aenter__(self) -> Self:
         self._task = asyncio.create_task(self._worker.start(), name="dex-agents worker")
@@ -99,7 +91,6 @@ class RunningWorker:
         if self._stopping:
             return
         reason = "it was cancelled" if task.cancelled() else str(error or "it ended without an error")
-        self.death = NoWorkerAvailableError(f"the Worker of this process has died: {reason}; start it again")
-        self.death.__cause__ = error
-        if self._on_death is not None:
-            self._on_death(self.death)
+        death = NoWorkerAvailableError(f"the Worker of this process has died: {reason}; start it again")
+        death.__cause__ = error
+        self.die(death)
