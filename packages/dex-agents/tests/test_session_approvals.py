@@ -7,16 +7,9 @@ import pytest
 
 from dex_agents import AgentSessionOptions
 from dex_agents.errors import InterruptNotPendingError
-from support.scripted_runner import LOG_VARIABLE, read_runs
+from support.scripted_runner import read_runs
 from support.scripted_sessions import pending, scripted_session, snapshot_when
 from support.waiting import wait_for
-
-
-@pytest.fixture
-def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    path = tmp_path / "runs.jsonl"
-    monkeypatch.setenv(LOG_VARIABLE, str(path))
-    return path
 
 
 async def test_a_call_that_needs_approval_runs_only_after_a_person_approved_it(tmp_path: Path, log: Path) -> None:

@@ -9,16 +9,9 @@ import pytest
 
 from dex_agents.errors import ConfigurationError, MessageTooLargeError, TurnFailedError
 from dex_agents.session import AgentSession
-from support.scripted_runner import LOG_VARIABLE, read_runs
+from support.scripted_runner import read_runs
 from support.scripted_sessions import pending, scripted_session
 from support.waiting import wait_for
-
-
-@pytest.fixture
-def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    path = tmp_path / "runs.jsonl"
-    monkeypatch.setenv(LOG_VARIABLE, str(path))
-    return path
 
 
 @pytest.fixture

@@ -12,15 +12,8 @@ from dex_agents._turn.settlement import settlement_after_loss
 from dex_agents.messages import ResultBlock
 from dex_agents.session import AgentSession
 from dex_agents.tools import Failed, OutcomeUnknown, ToolEffect, ToolPolicy, ToolRequest
-from support.scripted_runner import LOG_VARIABLE, read_runs
+from support.scripted_runner import read_runs
 from support.scripted_sessions import scripted_session
-
-
-@pytest.fixture
-def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    path = tmp_path / "runs.jsonl"
-    monkeypatch.setenv(LOG_VARIABLE, str(path))
-    return path
 
 
 async def results(session: AgentSession) -> dict[str, ResultBlock]:

@@ -9,15 +9,8 @@ from dex_agents import AgentSessionOptions
 from dex_agents.errors import MessageQueueFullError, OutcomeNotUnknownError, TurnFailedError
 from dex_agents.events import AgentEvent
 from dex_agents.session import AgentSession
-from support.scripted_runner import LOG_VARIABLE, read_runs
+from support.scripted_runner import read_runs
 from support.scripted_sessions import pending, scripted_session
-
-
-@pytest.fixture
-def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    path = tmp_path / "runs.jsonl"
-    monkeypatch.setenv(LOG_VARIABLE, str(path))
-    return path
 
 
 async def events_of_turn(session: AgentSession, turn_id: str) -> list[AgentEvent]:
