@@ -58,3 +58,13 @@ def first_difference(wanted: JsonValue, got: JsonValue, path: str = "") -> str:
             f"{path} has {len(got)} elements, plainly {len(wanted)}; the next is {longer[min(len(wanted), len(got))]!r}"
         )
     return f"{path} is {got!r}, plainly {wanted!r}"
+
+
+def check_tool_that_raises(plain: Run, durable: Run) -> None:
+    """Check that a tool's exception, which aborts the plain run, is told to the model of the session."""
+    assert plain.endings[0].error == "no line to the warehouse"
+    check_requests(plain, durable, count=1)
+    assert durable.endings[0].output == "All is done."
+    assert "no line to the warehouse" in str(durable.requests[1])
+    # A read is tried three times.
+    assert [line.partition(" ")[0] for line in durable.executed] == ["count", *["lose_line"] * 3]

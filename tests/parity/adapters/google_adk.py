@@ -33,7 +33,7 @@ from dex_agents_google_adk._private import REQUEST_CONFIRMATION, STREAMED
 from dex_agents_google_adk.testing import Reply as ModelReply
 from dex_agents_google_adk.testing import ScriptedLlm, call, show
 from parity.column import Column, Difference, Ending, Run, Stage
-from parity.compare import check_requests
+from parity.compare import check_requests, check_tool_that_raises
 from parity.scenario import (
     HELPER_INSTRUCTIONS,
     INSTRUCTIONS,
@@ -60,15 +60,6 @@ def _check_repeated_ids(plain: Run, durable: Run) -> None:
     # The scripted model is shown no ids in its contents.
     assert '"a-3"' in json.dumps(durable.requests[-1])
     assert '"a-2"' not in json.dumps(plain.requests)
-
-
-def _check_tool_that_raises(plain: Run, durable: Run) -> None:
-    assert plain.endings[0].error == "no line to the warehouse"
-    check_requests(plain, durable, count=1)
-    assert durable.endings[0].output == "All is done."
-    assert "no line to the warehouse" in str(durable.requests[1])
-    # A read is tried three times.
-    assert [line.partition(" ")[0] for line in durable.executed] == ["count", *["lose_line"] * 3]
 
 
 def _check_reason(plain: Run, durable: Run) -> None:
@@ -141,7 +132,7 @@ class GoogleADKColumn(Column):
             ),
             "a-tool-raises": Difference(
                 "a tool's exception aborts a plain run; in a session the call is settled by its effect",
-                _check_tool_that_raises,
+                check_tool_that_raises,
             ),
             "approval-denied": Difference("the model is told why a call was refused", _check_reason),
             "a-tool-asks-for-approval-itself": Difference(

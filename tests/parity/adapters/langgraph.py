@@ -36,7 +36,7 @@ from dex_agents_langgraph._content import to_human_message
 from dex_agents_langgraph._private import Graph
 from dex_agents_langgraph.testing import ScriptedChatModel
 from parity.column import Column, Difference, Ending, Run, Stage
-from parity.compare import check_requests
+from parity.compare import check_tool_that_raises
 from parity.scenario import HELPER_INSTRUCTIONS, INSTRUCTIONS, OTHER_MODEL, Delegate, HandOff, Structured
 from parity.toolbox import (
     ANSWERED_OUTSIDE,
@@ -52,15 +52,6 @@ from support.fake_provider import Reply, ToolCall
 DECISIONS = ["approve", "edit", "reject"]
 
 
-def _check_tool_that_raises(plain: Run, durable: Run) -> None:
-    assert plain.endings[0].error == "no line to the warehouse"
-    check_requests(plain, durable, count=1)
-    assert durable.endings[0].output == "All is done."
-    assert "no line to the warehouse" in str(durable.requests[1])
-    # A read is tried three times.
-    assert [line.partition(" ")[0] for line in durable.executed] == ["count", *["lose_line"] * 3]
-
-
 class LangGraphColumn(Column):
     """LangGraph: `create_agent` with a checkpointer, resumed after each interrupt, and `LangGraphRunner`."""
 
@@ -73,7 +64,7 @@ class LangGraphColumn(Column):
         self.differences = {
             "a-tool-raises": Difference(
                 "a tool's exception aborts a plain run; in a session the call is settled by its effect",
-                _check_tool_that_raises,
+                check_tool_that_raises,
             )
         }
 
