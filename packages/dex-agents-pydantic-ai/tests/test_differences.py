@@ -7,7 +7,8 @@ import pytest
 from pydantic_ai import Agent, RunContext
 from pydantic_ai.capabilities import HandleDeferredToolCalls, Hooks
 from pydantic_ai.exceptions import ApprovalRequired
-from pydantic_ai.messages import ToolCallPart, ToolReturnPart
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.run import AgentRunResult
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults
 from pydantic_ai.toolsets import FunctionToolset
@@ -57,6 +58,31 @@ async def test_an_agent_inside_a_tool_that_gives_up_is_a_tool_that_raises() -> N
     session = session_of(agent)
     assert finished(await session.send("go")).text == "done"
     assert isinstance(session.calls[0].settlement, OutcomeUnknown)
+
+
+async def test_a_return_that_no_json_can_hold_settles_the_call_as_an_exception_would() -> None:
+    told: list[str] = []
+
+    def respond(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        last = messages[-1].parts[-1]
+        if not isinstance(last, ToolReturnPart):
+            return ModelResponse(parts=[Call("halved", {}, "a")])
+        told.append(last.model_response_str())
+        return ModelResponse(parts=[TextPart("done")])
+
+    agent: Agent[object, str] = Agent(FunctionModel(respond))
+
+    @agent.tool_plain
+    def halved() -> str:
+        return "half \ud800"
+
+    assert (await agent.run("go")).output == "done"
+    assert told == ["half \ud800"]
+    session = session_of(agent)
+    assert finished(await session.send("go")).text == "done"
+    settlement = session.calls[0].settlement
+    assert isinstance(settlement, OutcomeUnknown)
+    assert "surrogates not allowed" in settlement.message
 
 
 async def test_siblings_of_a_call_that_ends_the_turn_are_still_settled() -> None:
