@@ -31,17 +31,21 @@ async def test_a_backup_under_load_is_one_state_of_the_engine(tmp_path: Path) ->
     async with World(tmp_path, flow, engine=recorded(tmp_path / "data", 1)) as world:
         await world.start_worker()
         is_over = False
+        started = asyncio.Semaphore(0)
 
         async def load() -> int:
             number = 0
             while not is_over:
                 number += 1
                 await world.client.start_flow(flow, f"load-{number}", "text")
+                started.release()
             return number
 
         loading = asyncio.create_task(load())
         for number in range(5):
             await asyncio.to_thread(backup, tmp_path / "data", tmp_path / f"copy-{number}.db")
+            # However fast the disk is, the load goes on from one backup to the next.
+            await asyncio.wait_for(started.acquire(), 5)
         is_over = True
         assert await loading > 5
     for number in range(5):
