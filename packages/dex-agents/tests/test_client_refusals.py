@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from dex import AsyncClient, BlobCacheConfig, ClientOptions, StopFlowOptions, StopType, open_blob_cache
@@ -52,6 +53,22 @@ async def test_every_verb_refuses_an_unknown_session_by_name(tmp_path: Path) -> 
             with pytest.raises(SessionNotFoundError, match="there is no session 'nobody' at 127") as refused:
                 await call(unknown)
             assert refused.value.session_id == "nobody", verb
+
+
+async def test_a_value_that_no_json_holds_is_refused_before_it_is_sent(tmp_path: Path) -> None:
+    nothing: Any = object()
+    calls: list[Callable[[AgentSession], Awaitable[object]]] = [
+        lambda session: session.send("half \ud800"),
+        lambda session: session.deny("call-1", reason="half \ud800"),
+        lambda session: session.approve("call-1", arguments={"order": nothing}),
+        lambda session: session.answer_question("call-1", nothing),
+        lambda session: session.provide_tool_result("call-1", nothing),
+    ]
+    async with scripted_session(tmp_path) as session:
+        for call in calls:
+            with pytest.raises(ConfigurationError, match="a value cannot be sent, it is no JSON or no Unicode text"):
+                await call(session)
+        assert (await session.snapshot()).last_sequence == 0
 
 
 async def test_every_changing_verb_refuses_a_stopped_session(tmp_path: Path) -> None:

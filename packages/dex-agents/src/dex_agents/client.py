@@ -15,7 +15,7 @@ from dex_agents._client.answer import answer_within, completed, typed_output
 from dex_agents._client.connection import Connection
 from dex_agents._client.content import check_label, check_message_id, user_message
 from dex_agents._client.event_reader import EventReader, StreamedEvent
-from dex_agents._client.interrupt_answers import InterruptAnswers
+from dex_agents._client.interrupt_answers import InterruptAnswers, answer_of
 from dex_agents._client.message_pages import MessagePages, check_page
 from dex_agents._client.session_id import check_session_id
 from dex_agents._client.session_lifecycle import SessionLifecycle
@@ -29,7 +29,6 @@ from dex_agents.messages import Block, SavedMessage
 from dex_agents.session import AgentSession
 from dex_agents.snapshot import (
     AgentSnapshot,
-    InterruptAnswer,
     MessagePage,
     OutcomeReport,
     SendReceipt,
@@ -429,12 +428,8 @@ class AgentSessionClient:
         answered_by: str | None = None,
     ) -> None:
         """Answer an approval either way; see `approve` and `deny`."""
-        answer = InterruptAnswer(
-            interrupt_id=interrupt_id,
-            approved=approved,
-            arguments=arguments,
-            message=message,
-            answered_by=answered_by,
+        answer = answer_of(
+            interrupt_id, approved=approved, arguments=arguments, message=message, answered_by=answered_by
         )
         await self._lifecycle.require(session_id)
         await self._answers.give(session_id, "approval", answer)
@@ -448,7 +443,7 @@ class AgentSessionClient:
             InterruptNotPendingError: Unknown, answered or expired.
             SessionStoppedError: The session was stopped.
         """
-        answer = InterruptAnswer(interrupt_id=interrupt_id, value=value, answered_by=answered_by)
+        answer = answer_of(interrupt_id, value=value, answered_by=answered_by)
         await self._lifecycle.require(session_id)
         await self._answers.give(session_id, "answer", answer)
 
@@ -467,7 +462,7 @@ class AgentSessionClient:
             InterruptNotPendingError: Unknown, answered or expired.
             SessionStoppedError: The session was stopped.
         """
-        answer = InterruptAnswer(interrupt_id=interrupt_id, value=value, is_error=is_error, answered_by=answered_by)
+        answer = answer_of(interrupt_id, value=value, is_error=is_error, answered_by=answered_by)
         await self._lifecycle.require(session_id)
         await self._answers.give(session_id, "external_result", answer)
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Final, cast
 from uuid import uuid4
 
+from dex_agents._client.service_errors import refused_values
 from dex_agents._storage.limits import MAX_MESSAGE_BYTES
 from dex_agents._turn.mailbox import is_blank
 from dex_agents.errors import (
@@ -28,16 +29,16 @@ def user_message(session_id: str, content: str | Sequence[Block], message_id: st
     Raises:
         BlankMessageError: It has no text but whitespace, and no media.
         MessageTooLargeError: It is larger than 512 KiB as JSON.
-        ConfigurationError: It has blocks that no user sends, or its id cannot be one.
+        ConfigurationError: It has blocks that no user sends, or what no JSON holds, or its id cannot be one.
     """
     blocks = (TextBlock(text=content),) if isinstance(content, str) else _blocks(content)
     if is_blank(blocks):
-        raise BlankMessageError(
-            f"the message to session {session_id!r} is blank: send some text", session_id=session_id
-        )
+        raise _blank(session_id)
     message_id = str(uuid4()) if message_id is None else check_message_id(message_id)
     message = UserMessage(message_id=message_id, content=blocks)
-    if (size := _size_of(message)) > MAX_MESSAGE_BYTES:
+    with refused_values():
+        size = message.size_in_bytes()
+    if size > MAX_MESSAGE_BYTES:
         raise _too_large(session_id, size)
     return message
 
@@ -48,7 +49,7 @@ def refusal_of(session_id: str, message: UserMessage, receipt: SendReceipt) -> D
         case "blank":
             return _blank(session_id)
         case "too_large":
-            return _too_large(session_id, _size_of(message))
+            return _too_large(session_id, message.size_in_bytes())
         case _:
             return MessageQueueFullError(
                 f"session {session_id!r} has {receipt.queued_messages} messages waiting and takes no more: "
@@ -67,10 +68,6 @@ def _too_large(session_id: str, size: int) -> MessageTooLargeError:
         "store what is large elsewhere and send its uri",
         session_id=session_id,
     )
-
-
-def _size_of(message: UserMessage) -> int:
-    return len(message.model_dump_json().encode())
 
 
 def check_label(name: str, value: str) -> str:

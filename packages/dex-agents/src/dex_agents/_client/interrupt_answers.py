@@ -4,8 +4,10 @@ import time
 from typing import TYPE_CHECKING, Final, Literal, assert_never
 
 from dex import RPCInvokeOptions
+from pydantic import JsonValue
 
 from dex_agents._client.connection import Connection
+from dex_agents._client.service_errors import refused_values
 from dex_agents._storage.limits import MAX_BATCH_BYTES
 from dex_agents._storage.schema import INTERRUPTS
 from dex_agents.errors import (
@@ -29,6 +31,16 @@ _VERBS: Final[dict[InterruptKind, str]] = {
 }
 
 
+def answer_of(interrupt_id: str, **fields: JsonValue) -> InterruptAnswer:
+    """Build an answer from what a caller gave.
+
+    Raises:
+        ConfigurationError: It has a value that no JSON holds.
+    """
+    with refused_values():
+        return InterruptAnswer.model_validate({"interrupt_id": interrupt_id, **fields})
+
+
 class InterruptAnswers:
     """Sends answers to one agent's sessions."""
 
@@ -41,9 +53,11 @@ class InterruptAnswers:
 
         Raises:
             InterruptNotPendingError: It was not taken.
-            ConfigurationError: The interrupt is of another kind.
+            ConfigurationError: The interrupt is of another kind, or the answer has what no JSON holds.
         """
-        if (size := answer.size_in_bytes()) > MAX_BATCH_BYTES:
+        with refused_values():
+            size = answer.size_in_bytes()
+        if size > MAX_BATCH_BYTES:
             raise AnswerTooLargeError(
                 f"the answer has {size} bytes, more than {MAX_BATCH_BYTES}: give a reference to what is large",
                 session_id=session_id,

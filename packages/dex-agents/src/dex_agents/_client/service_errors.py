@@ -1,7 +1,7 @@
 """Turns what the Dex SDK raises into the errors of this package."""
 
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
 from typing import Final
 
@@ -18,7 +18,7 @@ from dex import (
     ValueMappingError,
     WorkerInvocationError,
 )
-from pydantic_core import PydanticSerializationError
+from pydantic_core import PydanticSerializationError, ValidationError
 
 from dex_agents.errors import (
     ConfigurationError,
@@ -41,6 +41,15 @@ _UNANSWERED: Final = frozenset(
 """Codes of a server that is away, is going away, or does not get round to answering."""
 
 _CREDENTIAL_REFUSED: Final = frozenset({grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED})
+
+
+@contextmanager
+def refused_values() -> Generator[None, None, None]:
+    """Raise `ConfigurationError` for a value that no JSON holds: half of a surrogate pair, an object of a class."""
+    try:
+        yield
+    except (ValueMappingError, PydanticSerializationError, UnicodeEncodeError, ValidationError) as error:
+        raise _not_sendable(error) from error
 
 
 def is_outage(error: DexServiceError) -> bool:
@@ -72,7 +81,7 @@ class ServiceErrors:
         except DexServiceError as error:
             raise await self._translation(error, session_id) from error
         except (ValueMappingError, PydanticSerializationError, UnicodeEncodeError) as error:
-            raise ConfigurationError(f"a value cannot be sent, it is no JSON or no Unicode text: {error}") from error
+            raise _not_sendable(error) from error
 
     async def _translation(self, error: DexServiceError, session_id: str | None) -> DexAgentsError:
         gone = isinstance(error, FlowNotActiveOrNotFoundError | FlowNotFoundError | FlowClosingError)
@@ -138,6 +147,10 @@ class ServiceErrors:
         except LongPollTimeoutError:
             return "the reason is not known"
         return result.error_message or "the reason is not known"
+
+
+def _not_sendable(error: Exception) -> ConfigurationError:
+    return ConfigurationError(f"a value cannot be sent, it is no JSON or no Unicode text: {error}")
 
 
 def _worker_failure(error: WorkerInvocationError) -> DexAgentsError:
