@@ -1,0 +1,1 @@
+"""The verbs of `AgentSessionClient`, by what they are about."""

@@ -1,0 +1,78 @@
+"""What a client does with whole sessions: starts, lists and stops them."""
+
+from collections.abc import Mapping
+
+from pydantic import JsonValue
+
+from dex_agents._client.content import check_label
+from dex_agents._client.session_search import SessionPage, session_query, summary_of
+from dex_agents._client.verbs.base import ClientBase
+from dex_agents.errors import ConfigurationError
+from dex_agents.snapshot import SessionStart
+
+
+class SessionVerbs(ClientBase):
+    """The life of a session."""
+
+    async def start_session(
+        self, session_id: str, *, title: str = "", user: str = "", settings: Mapping[str, JsonValue] | None = None
+    ) -> bool:
+        """Start a session, or find it started. It is listed and takes part in searches before any Worker runs.
+
+        Args:
+            session_id: Chosen by the application, at most 200 characters, without `/`, `$` and `:`.
+            title: Free text for lists, at most 500 characters.
+            user: Whom it belongs to, at most 500 characters.
+            settings: References that the Worker resolves; never secrets, since snapshots show them.
+
+        Returns:
+            True when this call started it; False when it existed (running or ended), with its own title and settings.
+
+        Raises:
+            InvalidSessionIdError: The id cannot be one.
+            SessionAlreadyExistsError: The id belongs to another agent's session.
+        """
+        start = SessionStart(
+            title=check_label("title", title), user=check_label("user", user), settings=dict(settings or {})
+        )
+        return await self._lifecycle.start(session_id, start)
+
+    async def list_sessions(
+        self, *, status: str | None = None, user: str | None = None, limit: int = 100, page_token: str = ""
+    ) -> SessionPage:
+        """List the agent's sessions, running and ended ones.
+
+        Args:
+            status: Only those with this `SessionStatus`.
+            user: Only those of this user.
+            limit: Most sessions of the page, 1 to 1,000.
+            page_token: From the page before; empty for the first.
+
+        Raises:
+            ConfigurationError: A value cannot be searched for.
+        """
+        if not 1 <= limit <= 1000:
+            raise ConfigurationError(f"limit is {limit}: give 1 to 1,000")
+        query = session_query(self._flow.name, status=status, user=user)
+        client = self._connection.client
+        page = await self._connection.call(lambda: client.search_flows(query, limit, page_token))
+        found = [summary_of(entry) for entry in page.flows]
+        if status is not None:
+            # A stopped session keeps the status that it had.
+            found = [summary for summary in found if summary.lifecycle == "running"]
+        return SessionPage(sessions=tuple(found), next_page_token=page.next_page_token)
+
+    async def stop_session(self, session_id: str, *, reason: str = "") -> bool:
+        """Stop a session for good. It stays readable until the server's retention ends (7 days by default).
+
+        Args:
+            session_id: The session.
+            reason: For the Flow's history.
+
+        Returns:
+            True when this call stopped it; False when it had ended before.
+
+        Raises:
+            SessionNotFoundError: There is no such session.
+        """
+        return await self._lifecycle.stop(session_id, reason)
