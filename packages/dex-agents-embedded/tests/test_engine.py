@@ -88,6 +88,30 @@ async def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path: Pa
     assert digest(file) == before
 
 
+async def test_an_empty_file_is_refused_and_left_alone(tmp_path: Path) -> None:
+    """An engine gives its file a name when it is whole, so an empty one was whole once."""
+    (tmp_path / "engine.db").touch()
+
+    with pytest.raises(DataFileError, match="it is empty") as error:
+        await EmbeddedEngine(tmp_path).start()
+
+    assert error.value.reason == "unreadable"
+    assert (tmp_path / "engine.db").read_bytes() == b""
+
+
+async def test_what_a_first_start_left_when_it_was_killed_is_no_hindrance(tmp_path: Path) -> None:
+    (tmp_path / "engine.db.new").write_bytes(b"half a file")
+    (tmp_path / "engine.db.new-journal").write_bytes(b"half a journal")
+
+    engine = EmbeddedEngine(tmp_path)
+    await engine.start()
+    await engine.stop()
+
+    assert (tmp_path / "engine.db").stat().st_size > 0
+    assert not (tmp_path / "engine.db.new").exists()
+    assert not (tmp_path / "engine.db.new-journal").exists()
+
+
 async def test_a_database_of_another_program_is_refused_and_left_alone(tmp_path: Path) -> None:
     file = tmp_path / "engine.db"
     with closing(sqlite3.connect(file)) as database:

@@ -64,6 +64,25 @@ async def test_an_ask_that_ran_out_of_time_can_be_waited_on(session: AgentSessio
     assert (await repeated).turn_id == "turn-1"
 
 
+async def test_waiting_for_a_message_that_was_never_sent_says_that_nobody_knows_it(session: AgentSession) -> None:
+    with pytest.raises(AnswerTimeoutError, match="it knows no message 'm-9', which was never sent or is too old"):
+        await session.wait_for_result("m-9", timeout=0.1)
+
+
+async def test_waiting_for_a_message_behind_the_running_turn_says_that_it_waits(session: AgentSession) -> None:
+    await session.send("call write_a!\nsay done")
+    await session.send("say later", message_id="m-2")
+    with pytest.raises(AnswerTimeoutError, match="it waits behind the running turn"):
+        await session.wait_for_result("m-2", timeout=0.3)
+
+
+async def test_a_timeout_that_is_no_positive_number_is_refused_before_anything_is_sent(session: AgentSession) -> None:
+    for timeout in (-1, 0, float("nan")):
+        with pytest.raises(ConfigurationError, match="give a positive number of seconds"):
+            await session.ask("say hello", timeout=timeout)
+    assert (await session.snapshot()).last_sequence == 0
+
+
 async def test_twenty_sends_at_once_with_one_message_id_are_one_message(session: AgentSession) -> None:
     receipts = await asyncio.gather(*(session.send("say once", message_id="m-1") for _ in range(20)))
 

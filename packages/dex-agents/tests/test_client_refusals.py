@@ -71,12 +71,29 @@ async def test_a_value_that_no_json_holds_is_refused_before_it_is_sent(tmp_path:
         assert (await session.snapshot()).last_sequence == 0
 
 
+async def test_a_number_that_json_does_not_have_is_refused_instead_of_becoming_null(tmp_path: Path) -> None:
+    nan, infinite = float("nan"), float("inf")
+    calls: list[Callable[[AgentSession], Awaitable[object]]] = [
+        lambda session: session.approve("call-1", arguments={"prices": [1.0, nan]}),
+        lambda session: session.answer_question("call-1", infinite),
+        lambda session: session.provide_tool_result("call-1", {"price": nan}),
+        lambda session: session.update_settings({"temperature": nan}),
+        lambda session: session.client.start_session("s-2", settings={"limits": {"top": -infinite}}),
+    ]
+    async with scripted_session(tmp_path) as session:
+        for call in calls:
+            with pytest.raises(ConfigurationError, match=r"has the number (nan|-?inf), which JSON does not have"):
+                await call(session)
+        assert (await session.snapshot()).settings == {}
+
+
 async def test_every_changing_verb_refuses_a_stopped_session(tmp_path: Path) -> None:
     async with scripted_session(tmp_path) as session:
         await session.stop(reason="enough")
         for verb in sorted(set(VERBS) - READING):
-            with pytest.raises(SessionStoppedError, match="session 's-1' was stopped"):
+            with pytest.raises(SessionStoppedError, match=r"session 's-1' was stopped \(enough\)") as refused:
                 await VERBS[verb](session)
+            assert refused.value.reason == "enough"
 
 
 async def test_a_failed_session_says_why_it_failed(tmp_path: Path) -> None:
@@ -105,7 +122,7 @@ async def test_bad_session_ids_are_refused_by_every_verb(tmp_path: Path) -> None
 
 async def test_blank_and_oversized_messages_are_refused_and_nothing_is_sent(tmp_path: Path) -> None:
     async with scripted_session(tmp_path) as session:
-        for content in ("", " \u2003\n"):
+        for content in ("", " \u2003\n", "\u200b\ufeff \u2060", "\x00"):
             with pytest.raises(BlankMessageError):
                 await session.send(content)
         with pytest.raises(MessageTooLargeError, match="at most 524,288"):
@@ -153,6 +170,10 @@ async def test_without_a_worker_calls_end_in_a_bounded_wait_and_lose_nothing(tmp
         calls = [session.send("say hi", message_id="m-1"), session.snapshot(), session.messages()]
         for failure in await asyncio.gather(*calls, return_exceptions=True):
             assert isinstance(failure, NoWorkerAvailableError), failure
+            assert (failure.agent, failure.session_id, failure.address) == ("scripted", "s-1", host.address)
+            assert str(failure).startswith(
+                f"no Worker of agent 'scripted' answered for session 's-1' at {host.address}"
+            )
         assert time.monotonic() - started < 21
 
     async with AgentHost(scripted_flow(), directory=tmp_path) as host:

@@ -61,7 +61,15 @@ class SessionNotFoundError(SessionError):
 
 
 class SessionStoppedError(SessionError):
-    """The session was stopped. It can be read until its retention ends; start a new one to go on."""
+    """The session was stopped. It can be read until its retention ends; start a new one to go on.
+
+    Attributes:
+        reason: What `stop_session` was given; empty when nothing was, or when the server does not tell.
+    """
+
+    def __init__(self, message: str, *, session_id: str, reason: str = "") -> None:
+        super().__init__(message, session_id=session_id)
+        self.reason = reason
 
 
 class SessionFailedError(SessionError):
@@ -93,7 +101,7 @@ class SessionBusyError(SessionError):
 
 
 class AnswerTimeoutError(SessionError, TimeoutError):
-    """`ask` waited for its whole timeout. The message is not lost and its turn goes on.
+    """`ask` waited for its whole timeout. A message that was sent is not lost, and its turn goes on.
 
     Attributes:
         message_id: Ask again with it, and the same content, to wait for the same answer.
@@ -159,7 +167,19 @@ class WorkerRaisedError(DexAgentsError):
 
 
 class NoWorkerAvailableError(DexAgentsError):
-    """No Worker serves this agent right now. Start one and repeat the call; nothing was lost."""
+    """No Worker serves this agent right now. Start one and repeat the call; nothing was lost.
+
+    Attributes:
+        agent: The agent's name; empty when it is not known.
+        session_id: The session that was called; empty when none was.
+        address: The server at which a Worker is missing; empty when it is not known.
+    """
+
+    def __init__(self, message: str, *, agent: str = "", session_id: str = "", address: str = "") -> None:
+        super().__init__(message)
+        self.agent = agent
+        self.session_id = session_id
+        self.address = address
 
 
 class EngineUnavailableError(DexAgentsError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from pathlib import Path
 from typing import Final
@@ -32,11 +33,11 @@ def open_file(path: Path) -> sqlite3.Connection:
     Raises:
         DataFileError: The file is damaged, is no engine's, or was written by a newer version. It is left as it is.
     """
-    if path.exists() and path.stat().st_size:
-        check(path)
     try:
-        # What Flows keep is nobody else's; the log files take over the mode.
-        path.touch(mode=0o600)
+        if path.exists():
+            check(path)
+        else:
+            _create(path)
         connection = _connect(path)
         migrate(connection)
     except OSError as error:
@@ -46,6 +47,26 @@ def open_file(path: Path) -> sqlite3.Connection:
             raise _not_writable(path, str(error)) from error
         raise _unreadable(path, str(error)) from error
     return connection
+
+
+def _create(path: Path) -> None:
+    """Make a new data file that is whole as soon as it has its name, so that an empty one is always a damaged one."""
+    new = path.with_name(f"{path.name}.new")
+    for leftover in (new, new.with_name(f"{new.name}-journal")):
+        leftover.unlink(missing_ok=True)
+    # What Flows keep is nobody else's; the log files take over the mode.
+    new.touch(mode=0o600)
+    connection = sqlite3.connect(new, isolation_level=None)
+    try:
+        migrate(connection)
+    finally:
+        connection.close()
+    new.rename(path)
+    directory = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
 
 
 def open_reader(path: Path) -> sqlite3.Connection:
@@ -77,6 +98,8 @@ def check(path: Path) -> None:
     Raises:
         DataFileError: It is damaged, is no engine's, or was written by a newer version.
     """
+    if not path.stat().st_size:
+        raise _unreadable(path, "it is empty")
     try:
         connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
         try:

@@ -1,7 +1,8 @@
 """From a turn's result to what `ask` returns."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+import math
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import TypeVar, cast
 
@@ -35,20 +36,39 @@ def typed_output(result: TurnResult, output_type: type[OutputT]) -> OutputT:
         ) from None
 
 
+def check_timeout(timeout: float | None) -> None:
+    """Refuse a timeout that cannot be, before anything is sent.
+
+    Raises:
+        ConfigurationError: It is no positive number.
+    """
+    if timeout is not None and not timeout > 0:
+        raise ConfigurationError(f"timeout is {timeout!r}: give a positive number of seconds, or None to wait for ever")
+
+
 @asynccontextmanager
-async def answer_within(timeout: float | None, session_id: str, message_id: str) -> AsyncGenerator[None]:
-    """Bound the wait for an answer; `timeout` in seconds, None for no bound.
+async def answer_within(
+    timeout: float | None, session_id: str, message_id: str, *, progress: Callable[[], Awaitable[str]]
+) -> AsyncGenerator[None]:
+    """Bound the wait for an answer.
+
+    Args:
+        timeout: Seconds; None for no bound.
+        session_id: The session that is waited for.
+        message_id: The message.
+        progress: Says how far the message is; asked when the time is over.
 
     Raises:
         AnswerTimeoutError: There was none in time.
+        ConfigurationError: The timeout is no positive number.
     """
+    check_timeout(timeout)
     try:
-        async with asyncio.timeout(timeout):
+        async with asyncio.timeout(None if timeout == math.inf else timeout):
             yield
     except TimeoutError:
         raise AnswerTimeoutError(
-            f"session {session_id!r} gave no answer within {timeout:g} s: its turn goes on; wait on with "
-            f"wait_for_result(..., {message_id!r})",
+            f"session {session_id!r} gave no answer within {timeout:g} s: {await progress()}",
             session_id=session_id,
             message_id=message_id,
         ) from None

@@ -20,6 +20,7 @@ from dex import (
 )
 from pydantic_core import PydanticSerializationError, ValidationError
 
+from dex_agents._storage.limits import not_a_json_number
 from dex_agents.errors import (
     ConfigurationError,
     DexAgentsError,
@@ -50,6 +51,21 @@ def refused_values() -> Generator[None, None, None]:
         yield
     except (ValueMappingError, PydanticSerializationError, UnicodeEncodeError, ValidationError) as error:
         raise _not_sendable(error) from error
+
+
+def check_numbers(name: str, value: object) -> None:
+    """Refuse numbers that JSON does not have; they would be stored as null.
+
+    Args:
+        name: What the value is, for the error.
+        value: Plain JSON data; what it holds beside numbers is looked at elsewhere.
+
+    Raises:
+        ConfigurationError: It has a NaN or an infinite number somewhere.
+    """
+    found = not_a_json_number(value)
+    if found is not None:
+        raise ConfigurationError(f"{name} has the number {found!r}, which JSON does not have: send null or a text")
 
 
 def is_outage(error: DexServiceError) -> bool:
@@ -85,11 +101,13 @@ class ServiceErrors:
 
     async def _translation(self, error: DexServiceError, session_id: str | None) -> DexAgentsError:
         gone = isinstance(error, FlowNotActiveOrNotFoundError | FlowNotFoundError | FlowClosingError)
-        if gone and session_id is not None:
-            try:
+        try:
+            if gone and session_id is not None:
                 return await self._why_inactive(session_id)
-            except DexServiceError as second_error:
-                return self._without_asking(second_error, session_id)
+            if isinstance(error, WorkerInvocationError) and _is_unanswered(error):
+                return await self._no_worker(session_id)
+        except DexServiceError as second_error:
+            return self._without_asking(second_error, session_id)
         return self._without_asking(error, session_id)
 
     def _without_asking(self, error: DexServiceError, session_id: str | None) -> DexAgentsError:
@@ -101,7 +119,10 @@ class ServiceErrors:
                 session_id=session_id,
             )
         if isinstance(error, WorkerInvocationError):
-            return _worker_failure(error)
+            if _is_unanswered(error):
+                return self._no_worker_of("", session_id)
+            detail = error.worker_error_detail or error.detail
+            return WorkerRaisedError(error_type=error.worker_error_type, detail=detail)
         if is_outage(error):
             return self.unavailable(error.detail)
         if error.code in _CREDENTIAL_REFUSED:
@@ -131,34 +152,46 @@ class ServiceErrors:
         except FlowNotFoundError:
             return self._not_found(session_id)
         if flow.status is FlowStatus.FAILED:
-            reason = await self._failure_reason(session_id)
+            reason = await self._reason(session_id) or "the reason is not known"
             return SessionFailedError(
                 f"session {session_id!r} has failed: {reason}; it can still be read, start a new one to go on",
                 session_id=session_id,
             )
+        reason = await self._reason(session_id)
+        why = f" ({reason})" if reason else ""
         return SessionStoppedError(
-            f"session {session_id!r} was stopped: it can still be read, start a new one to go on",
+            f"session {session_id!r} was stopped{why}: it can still be read, start a new one to go on",
             session_id=session_id,
+            reason=reason,
         )
 
-    async def _failure_reason(self, session_id: str) -> str:
+    async def _reason(self, session_id: str) -> str:
         try:
             result = await self._client.wait_for_flow(session_id, timedelta(seconds=1))
         except LongPollTimeoutError:
-            return "the reason is not known"
-        return result.error_message or "the reason is not known"
+            return ""
+        return result.error_message or ""
+
+    async def _no_worker(self, session_id: str | None) -> NoWorkerAvailableError:
+        agent = "" if session_id is None else (await self._client.describe_flow(session_id)).flow_type
+        return self._no_worker_of(agent, session_id)
+
+    def _no_worker_of(self, agent: str, session_id: str | None) -> NoWorkerAvailableError:
+        whose = f"agent {agent!r}" if agent else "this agent"
+        asked = f"for session {session_id!r} " if session_id else ""
+        return NoWorkerAvailableError(
+            f"no Worker of {whose} answered {asked}at {self._address}: start one, for example with "
+            "`dex-agents worker`, and repeat the call; nothing was lost",
+            agent=agent,
+            session_id=session_id or "",
+            address=self._address,
+        )
 
 
 def _not_sendable(error: Exception) -> ConfigurationError:
     return ConfigurationError(f"a value cannot be sent, it is no JSON or no Unicode text: {error}")
 
 
-def _worker_failure(error: WorkerInvocationError) -> DexAgentsError:
+def _is_unanswered(error: WorkerInvocationError) -> bool:
     unanswered = error.worker_code in _UNANSWERED or error.code is grpc.StatusCode.DEADLINE_EXCEEDED
-    if error.worker_error_type == _NO_WORKER_AVAILABLE or (unanswered and not error.worker_error_type):
-        return NoWorkerAvailableError(
-            "no Worker of this agent answered: start one, for example with `dex-agents worker`, and repeat the call; "
-            "nothing was lost"
-        )
-    detail = error.worker_error_detail or error.detail
-    return WorkerRaisedError(error_type=error.worker_error_type, detail=detail)
+    return error.worker_error_type == _NO_WORKER_AVAILABLE or (unanswered and not error.worker_error_type)

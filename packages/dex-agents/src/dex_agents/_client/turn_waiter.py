@@ -1,5 +1,6 @@
 """Waits for the answer to one message, through restarts of the server and of the Workers."""
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
@@ -77,6 +78,24 @@ class TurnWaiter:
                 session_id=session_id,
             )
         return result
+
+    async def progress(self, session_id: str, message_id: str) -> str:
+        """Say, for the error of somebody who waited too long, how far a message is."""
+        wait_on = f"wait on with wait_for_result(..., {message_id!r})"
+        is_known = AttributeMatch[int].not_equal_to(0)
+        options = WaitForAttributeOptions(request_timeout=_SHORT_WAIT)
+        client = self._connection.client
+        try:
+            async with asyncio.timeout(_SHORT_WAIT.total_seconds()):
+                turn = await client.wait_for_attribute_match(session_id, MESSAGE_TURNS, message_id, is_known, options)
+        except (TimeoutError, RequestTimeoutError):
+            return (
+                f"it knows no message {message_id!r}, which was never sent or is too old; if it is sent later, "
+                f"wait_for_result(..., {message_id!r}) finds it"
+            )
+        except DexServiceError:
+            return f"how far the message is cannot be told; {wait_on}"
+        return f"its turn goes on; {wait_on}" if turn > 0 else f"it waits behind the running turn; {wait_on}"
 
     async def _turn_of(self, session_id: str, message_id: str, options: WaitForAttributeOptions) -> int:
         has_turn = AttributeMatch[int].greater_than_or_equal(1)

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import AsyncIterable
 from typing import Final
 
 from rich.console import Console
@@ -94,6 +95,12 @@ class RunsView:
         while True:
             self.show_new()
             await asyncio.sleep(_POLL_SECONDS)
+
+    async def show_events(self, events: AsyncIterable[StreamedEvent]) -> None:
+        """Show live events until they end, each after the lines that were written before it was."""
+        async for event in events:
+            self.show_new()
+            self._display.show_event(event)
 
     def show_new(self) -> None:
         """Show the lines that are new since the last time."""

@@ -66,7 +66,7 @@ class _Story:
             self._display.say(f"user: {QUESTION}")
             # All of them go on through everything that follows.
             runs = RunsView(self._stage.log, self._display)
-            watching = (asyncio.create_task(self._watch(session)), asyncio.create_task(runs.watch()))
+            watching = (asyncio.create_task(self._watch(session, runs)), asyncio.create_task(runs.watch()))
             asking = asyncio.create_task(session.ask(QUESTION, timeout=4 * _PART_SECONDS))
             try:
                 scene = _Scene(session, asking, self._stage, self._display)
@@ -95,10 +95,9 @@ class _Story:
         self._display.say(f"Worker process {worker} serves agent {flow.name!r}")
         return flow
 
-    async def _watch(self, session: AgentSession) -> None:
+    async def _watch(self, session: AgentSession, runs: RunsView) -> None:
         try:
-            async for event in session.events():
-                self._display.show_event(event)
+            await runs.show_events(session.events())
         except DexAgentsError as error:
             # The feed is for showing only; the story goes on without it.
             self._display.say(f"(no live events: {error})", style="dim")

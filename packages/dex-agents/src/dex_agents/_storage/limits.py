@@ -5,7 +5,9 @@ state, the open batch, the user message or the steering messages, the turn's new
 settings twice. What any Step or RPC loads of them stays under 3.9 MiB.
 """
 
-from typing import Final
+import math
+from collections.abc import Mapping
+from typing import Final, cast
 
 MAX_STATE_BYTES: Final = 1792 * 1024
 """Of the framework's state, as stored."""
@@ -57,3 +59,15 @@ MAX_UNSETTLED_CALLS: Final = 200
 def clipped(text: str, characters: int = MAX_ERROR_TEXT) -> str:
     """Return a text that can be stored: bounded, and without what is not Unicode text (lone surrogates)."""
     return text[:characters].encode("utf-8", "replace").decode("utf-8")
+
+
+def not_a_json_number(value: object) -> float | None:
+    """Return the first NaN or infinite number in plain JSON data; None when there is none."""
+    if isinstance(value, float):
+        return None if math.isfinite(value) else value
+    items: list[object] = []
+    if isinstance(value, Mapping):
+        items = list(cast("Mapping[object, object]", value).values())
+    elif isinstance(value, list | tuple):
+        items = list(cast("list[object]", value))
+    return next((found for item in items if (found := not_a_json_number(item)) is not None), None)

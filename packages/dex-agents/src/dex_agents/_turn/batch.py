@@ -2,7 +2,13 @@
 
 from dex import AsyncContext
 
-from dex_agents._storage.limits import MAX_ANSWER_BYTES, MAX_ARGUMENTS_BYTES, MAX_BATCH_BYTES, MAX_BATCH_CALLS
+from dex_agents._storage.limits import (
+    MAX_ANSWER_BYTES,
+    MAX_ARGUMENTS_BYTES,
+    MAX_BATCH_BYTES,
+    MAX_BATCH_CALLS,
+    not_a_json_number,
+)
 from dex_agents._storage.records import CallRecord
 from dex_agents._storage.schema import TOOL_CALLS
 from dex_agents._storage.session_editor import SessionEditor
@@ -137,5 +143,9 @@ def _check_batch(waiting: Waiting) -> None:
         if identity in seen:
             raise TurnFailedError(f"two calls of one model response have the id {request.call_id!r}")
         seen.add(identity)
+        if (number := not_a_json_number(request.arguments)) is not None:
+            raise TurnFailedError(
+                f"call {request.call_id!r} of {request.name!r} has the argument {number!r}, which JSON does not have"
+            )
         if any(not 0 <= index < position for index in request.after):
             raise TurnFailedError(f"call {request.call_id!r} must wait for {request.after!r}, which are not before it")

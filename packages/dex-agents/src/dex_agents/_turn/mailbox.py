@@ -1,6 +1,7 @@
 """Takes user messages into a session, each once."""
 
 from typing import Final
+from unicodedata import category
 
 from dex import Context
 
@@ -11,13 +12,20 @@ from dex_agents.messages import Block, TextBlock
 from dex_agents.options import AgentSessionOptions
 from dex_agents.snapshot import SendReceipt, UserMessage
 
+_UNSEEN: Final = frozenset({"Cc", "Cf"})
+"""Unicode's categories of controls and of format characters, such as the zero-width space and the byte order mark."""
+
 QUEUED: Final = -1
 """Stands for the turn number of a message that has no turn yet; an unknown message has 0."""
 
 
 def is_blank(content: tuple[Block, ...]) -> bool:
-    """Whether nothing in the content says anything, by Python's rules of white space."""
-    return not any(not isinstance(block, TextBlock) or block.text.strip() for block in content)
+    """Whether nothing in the content says anything: only white space, and characters that are not to be seen."""
+    return not any(not isinstance(block, TextBlock) or _says_something(block.text) for block in content)
+
+
+def _says_something(text: str) -> bool:
+    return any(not character.isspace() and category(character) not in _UNSEEN for character in text)
 
 
 def receive(context: Context, message: UserMessage, options: AgentSessionOptions) -> SendReceipt:

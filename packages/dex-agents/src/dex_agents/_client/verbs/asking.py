@@ -1,6 +1,7 @@
 """How a client speaks to a session: messages and their answers."""
 
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import TypeVar, overload
 
 from dex_agents._client.answer import answer_within, completed, typed_output
@@ -77,7 +78,7 @@ class AskingVerbs(ClientBase):
             content: As for `send_user_message`.
             output_type: Return the typed output as this type (`str` also gives the text of an agent without one);
                 None returns the whole `TurnResult`.
-            timeout: Seconds; None waits for ever.
+            timeout: Seconds, more than 0; None waits for ever.
             message_id: Asking again with one id waits for the same answer, also from another process.
 
         Raises:
@@ -88,7 +89,7 @@ class AskingVerbs(ClientBase):
             ConfigurationError: The output is not of the `output_type`.
         """
         message = user_message(check_session_id(session_id), content, message_id)
-        async with answer_within(timeout, session_id, message.message_id):
+        async with self._answer_within(timeout, session_id, message.message_id):
             await self._lifecycle.require(session_id)
             await self._turns.send(session_id, message)
             result = await self._waiter.wait(session_id, message.message_id)
@@ -111,6 +112,13 @@ class AskingVerbs(ClientBase):
         """
         check_session_id(session_id)
         check_message_id(message_id)
-        async with answer_within(timeout, session_id, message_id):
+        async with self._answer_within(timeout, session_id, message_id):
             result = await self._waiter.wait(session_id, message_id)
         return completed(result, session_id)
+
+    def _answer_within(
+        self, timeout: float | None, session_id: str, message_id: str
+    ) -> AbstractAsyncContextManager[None]:
+        return answer_within(
+            timeout, session_id, message_id, progress=lambda: self._waiter.progress(session_id, message_id)
+        )
