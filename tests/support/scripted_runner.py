@@ -15,17 +15,20 @@ recall                     answer with everything that the model has seen
 ```
 
 A tool's name decides what it does: `read_`, `idem_` and `write_` give its effect; `_raises`, `_nothing`, `_asks`,
-`_external` and `_later` in the name decide how it behaves. Every run is appended to the file in `SCRIPTED_RUNNER_LOG`.
+`_external`, `_later`, `_chooses`, `_orders` and `_resumes` in the name decide how it behaves.
+Every run is appended to the file in `SCRIPTED_RUNNER_LOG`.
 """
 
 import asyncio
 import json
 import os
+from datetime import timedelta
 from pathlib import Path
-from typing import cast
+from typing import Final, cast
 
 from pydantic import JsonValue
 
+from dex_agents import UserQuestion, ask_user, ask_user_all, resume_later
 from dex_agents.errors import ToolDidNotHappen, TurnFailedError
 from dex_agents.messages import Message, TextBlock, text_message
 from dex_agents.runner import (
@@ -40,6 +43,7 @@ from dex_agents.runner import (
     Description,
     Finished,
     FrameworkState,
+    KnownTool,
     ModelOutcome,
     ModelStep,
     NewTurn,
@@ -62,6 +66,15 @@ from dex_agents.tools import (
 from support.waiting import wait_for
 
 LOG_VARIABLE = "SCRIPTED_RUNNER_LOG"
+
+ORDER: Final = (
+    UserQuestion(prompt="How many?", answer_type=int, id="count"),
+    UserQuestion(prompt="Which colour?", id="colour", deadline=timedelta(seconds=1)),
+)
+"""What `_orders` asks; the colour cannot wait for long."""
+
+
+_ARGUMENTS: Final[JsonValue] = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 
 
 def note_run(kind: str, **fields: str | int) -> None:
@@ -91,6 +104,7 @@ class ScriptedRunner:
             reads_formats=(1,),
             supports_steering=False,
             supports_compaction=False,
+            tools=(KnownTool(name="write_b", arguments_schema=_ARGUMENTS),),
         )
 
     async def run_model(self, request: RunModelRequest) -> ModelStep:
@@ -155,6 +169,8 @@ class ScriptedRunner:
             return Asks(questions=(question,), resume={"asked": True})
         if "_external" in name and not request.answers:
             return Asks(questions=(Question(id="result", kind="external_result", prompt=name),))
+        if (asked := _ask(name, running.resumed)) is not None:
+            return Returned(record={"value": asked}, text=f"{name} got {asked}")
         arguments = request.call.arguments if request.arguments is None else request.arguments
         answered = [answer.value for answer in request.answers if answer.value is not None]
         return Returned(record={"value": name}, text=f"{name} did {json.dumps(answered or arguments)}")
@@ -196,6 +212,18 @@ class ScriptedRunner:
                 return Finished(text="\n".join(seen))
             case _:
                 return Finished(text=rest, output={"said": rest})
+
+
+def _ask(name: str, resumed: int) -> str | None:
+    """Ask the session what the tool's name says; returns what came of it."""
+    if "_resumes" in name and not resumed:
+        resume_later(after=timedelta(seconds=1), reason="not yet")
+    if "_chooses" in name:
+        return ask_user("Which size?", choices=["S", "M"])
+    if "_orders" in name:
+        count, colour = ask_user_all(ORDER)
+        return f"{count + 1} {colour}"
+    return None
 
 
 def seen_by_model(state: FrameworkState | None) -> list[str]:

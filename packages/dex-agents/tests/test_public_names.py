@@ -16,7 +16,11 @@ def test_the_public_names_are_these() -> None:
         "ToolEffect",
         "ToolPolicies",
         "ToolPolicy",
+        "UserQuestion",
+        "ask_user",
+        "ask_user_all",
         "current_tool_call",
+        "resume_later",
         "session_registry",
     ]
     assert all(hasattr(dex_agents, name) for name in dex_agents.__all__)

@@ -50,7 +50,7 @@ class ToolCallRun:
         self._request = request
         self._listing_failures: dict[str, Exception] = {}
         self._meter = UsageMeter()
-        self.reached = request.resume is not None
+        self.reached = request.has_asked
 
     async def run(self) -> ToolOutcome:
         """Run the call.

@@ -66,7 +66,7 @@ async def run_one_call(
             # The answer was checked before the tool got it: the same question is open again.
             return _ask_again(resume, request, error)
         # A tool that has asked before did run, and an effect that may be repeated is simply tried again.
-        if single.reached or resume is not None or request.call.policy.effect.is_repeatable:
+        if single.reached or request.has_asked or request.call.policy.effect.is_repeatable:
             raise
         raise ToolDidNotHappen(f"{TOOL_CALL_NOT_RUN_ERROR_PREFIX}: {type(error).__name__}: {error}") from error
     spent = usage.usage if resume is None else resume.usage.plus(usage.usage)

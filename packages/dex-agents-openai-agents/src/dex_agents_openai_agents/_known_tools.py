@@ -33,5 +33,8 @@ def _to_known(tool: Tool, owner: str, policies: ToolPolicies) -> KnownTool:
     policy = find_policy(policies, name)
     own = tool.needs_approval if isinstance(tool, FunctionTool | CustomTool | ShellTool | ApplyPatchTool) else False
     return KnownTool(
-        name=name, owner=owner, policy=policy.model_copy(update={"approval": policy.approval or own is True})
+        name=name,
+        owner=owner,
+        policy=policy.model_copy(update={"approval": policy.approval or own is True}),
+        arguments_schema=tool.params_json_schema if isinstance(tool, FunctionTool) else None,
     )

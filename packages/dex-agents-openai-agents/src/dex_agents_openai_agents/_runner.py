@@ -202,7 +202,7 @@ class OpenAIAgentsRunner(Generic[ContextT]):
             return await run_one_call(self._runs, state, request, tools)
         except Exception as error:
             # A tool that has asked before did run, and an effect that may be repeated is simply tried again.
-            if tools.reached or request.resume is not None or request.call.policy.effect.is_repeatable:
+            if tools.reached or request.has_asked or request.call.policy.effect.is_repeatable:
                 raise
             raise ToolDidNotHappen(f"{TOOL_CALL_NOT_RUN_ERROR_PREFIX}: {type(error).__name__}: {error}") from error
 

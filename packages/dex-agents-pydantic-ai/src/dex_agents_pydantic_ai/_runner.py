@@ -104,7 +104,13 @@ class PydanticAIRunner(Generic[DepsT, OutputT]):
                 for name, tool in toolset.tools.items():
                     policy = find_policy(self._policies, name)
                     approval = policy.approval or tool.requires_approval
-                    tools.append(KnownTool(name=name, policy=policy.model_copy(update={"approval": approval})))
+                    tools.append(
+                        KnownTool(
+                            name=name,
+                            policy=policy.model_copy(update={"approval": approval}),
+                            arguments_schema=tool.function_schema.json_schema,
+                        )
+                    )
         return Description(
             framework=DISTRIBUTION,
             framework_version=installed_version(),
@@ -199,7 +205,7 @@ class PydanticAIRunner(Generic[DepsT, OutputT]):
             return give_up(call, str(error))
         except Exception as error:
             # A tool that has asked before did run, and an effect that may be repeated is simply tried again.
-            if reached or request.resume is not None or request.call.policy.effect.is_repeatable:
+            if reached or request.has_asked or request.call.policy.effect.is_repeatable:
                 raise
             raise ToolDidNotHappen(f"{TOOL_CALL_NOT_RUN_ERROR_PREFIX}: {type(error).__name__}: {error}") from error
 

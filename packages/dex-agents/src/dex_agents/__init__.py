@@ -5,6 +5,7 @@ of waiting for an approval repeats at most the one call that was running.
 """
 
 from dex_agents._storage.registry import session_registry
+from dex_agents.asking import UserQuestion, ask_user, ask_user_all, resume_later
 from dex_agents.client import AgentSessionClient
 from dex_agents.host import AgentHost
 from dex_agents.options import AgentSessionOptions
@@ -32,6 +33,10 @@ __all__ = [
     "ToolEffect",
     "ToolPolicies",
     "ToolPolicy",
+    "UserQuestion",
+    "ask_user",
+    "ask_user_all",
     "current_tool_call",
+    "resume_later",
     "session_registry",
 ]

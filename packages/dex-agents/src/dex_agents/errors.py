@@ -12,6 +12,7 @@ DexAgentsError
 │   ├── BlankMessageError         the message has no content: send some
 │   ├── MessageTooLargeError      the message is over 512 KiB: send a reference to what is large
 │   ├── AnswerTooLargeError       the answer to an interrupt is too large: give a reference to what is large
+│   ├── AnswerNotValidError       the answer does not match what was asked: correct it, nothing was used up
 │   ├── MessageQueueFullError     too many messages wait: let the session catch up
 │   ├── TurnResultNotKeptError    an old message was asked again: read its turn's messages
 │   ├── InterruptNotPendingError  unknown, answered or expired: reload the snapshot
@@ -25,7 +26,10 @@ DexAgentsError
 ├── EngineStartError              the embedded engine cannot start; has `reason`
 ├── StateNotReadableError         (raised by runners) the stored state was written by another version
 ├── AttemptFailedError            (seen in a Step's history) one attempt of a model or tool call raised
+├── NotInSessionError             a tool asked its session where there is none
+├── ToolPaused                    (raised inside tools) the tool waits for an answer or a time: let it pass
 └── ToolDidNotHappen              (raised by tools) the write provably did not happen: recorded as failed
+    └── QuestionNotAnsweredError  (raised inside tools) nobody answered before the deadline
 ```
 """
 
@@ -90,6 +94,10 @@ class MessageTooLargeError(SessionError, ValueError):
 
 class AnswerTooLargeError(SessionError):
     """An answer is larger than its call may record. Nothing changed; give a reference to what is large."""
+
+
+class AnswerNotValidError(SessionError):
+    """An answer, or edited arguments, do not match what was asked for. Nothing was used up: correct it and repeat."""
 
 
 class MessageQueueFullError(SessionError):
@@ -215,6 +223,18 @@ class ToolDidNotHappen(DexAgentsError):  # noqa: N818  the name is part of the c
 
     The call is recorded as `failed` instead of `outcome_unknown`, and the model may call the tool again.
     """
+
+
+class QuestionNotAnsweredError(ToolDidNotHappen):
+    """Nobody answered a tool's question before its deadline. A tool that lets it pass is recorded as `failed`."""
+
+
+class NotInSessionError(DexAgentsError):
+    """A tool asked its session for something, but no session runs it. Run the agent as a session."""
+
+
+class ToolPaused(DexAgentsError):  # noqa: N818  it ends a run, and nothing went wrong
+    """Ends this run of a tool that waits for an answer or a time; its session runs it again. Let it pass."""
 
 
 class AttemptFailedError(DexAgentsError):

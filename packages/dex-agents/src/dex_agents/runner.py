@@ -275,6 +275,7 @@ class CallToolRequest:
         arguments: Edited arguments, or None to run with the recorded ones.
         answers: To the questions that the call asked before.
         resume: From the `Asks` before.
+        has_asked: The tool has asked before, in whatever way, which proves that it ran.
         earlier: The settled calls that `call.after` names.
     """
 
@@ -286,6 +287,7 @@ class CallToolRequest:
     arguments: JsonValue = None
     answers: tuple[Answer, ...] = ()
     resume: JsonValue = None
+    has_asked: bool = False
     earlier: tuple[SettledCall, ...] = ()
 
 
@@ -335,12 +337,14 @@ class KnownTool:
         name: The tool's name.
         owner: The agent that has it.
         policy: Its rules.
+        arguments_schema: JSON Schema of its arguments, when known: arguments that a person edits must match it.
         placement: `own_step`, `inside_model_step` (at least once) or `provider` (run by the model's provider).
     """
 
     name: str
     owner: str = ""
     policy: ToolPolicy = DEFAULT_POLICY
+    arguments_schema: JsonValue = None
     placement: Literal["own_step", "inside_model_step", "provider"] = "own_step"
 
 

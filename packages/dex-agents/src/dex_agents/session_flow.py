@@ -13,6 +13,7 @@
 | RecordTurnCancellation | ends a turn that was cancelled |
 """
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final
 
@@ -29,7 +30,7 @@ from dex_agents._turn.settings import change_settings
 from dex_agents._turn.turn_mail import take_token
 from dex_agents.events import EVENT_STREAM_NAME, AgentEvent
 from dex_agents.options import AgentSessionOptions
-from dex_agents.runner import AgentFrameworkRunner
+from dex_agents.runner import AgentFrameworkRunner, KnownTool
 from dex_agents.snapshot import (
     AgentSnapshot,
     InterruptAnswer,
@@ -177,17 +178,17 @@ class AgentSessionFlow(Flow[SessionStart]):
         """
         if answer.approved is None:
             raise ValueError("resolve_interrupt needs `approved`: true or false")
-        return RPCResult(take_answer(context, answer, "approval"))
+        return RPCResult(take_answer(context, answer, "approval", self._known_tools))
 
     @rpc(timeout=RPC_TIMEOUT, is_transactional=True)
     def answer_question(self, context: Context, answer: InterruptAnswer) -> RPCResult[bool]:
         """Answer what a tool or the agent asked; locks, loads and result as in `resolve_interrupt`."""
-        return RPCResult(take_answer(context, answer, "answer"))
+        return RPCResult(take_answer(context, answer, "answer", self._known_tools))
 
     @rpc(timeout=RPC_TIMEOUT, is_transactional=True)
     def provide_tool_result(self, context: Context, answer: InterruptAnswer) -> RPCResult[bool]:
         """Give the result of a call that is answered from outside; as in `resolve_interrupt`."""
-        return RPCResult(take_answer(context, answer, "external_result"))
+        return RPCResult(take_answer(context, answer, "external_result", self._known_tools))
 
     @rpc(timeout=RPC_TIMEOUT, is_transactional=True)
     def resolve_unknown_outcome(self, context: Context, report: OutcomeReport) -> RPCResult[bool]:
@@ -215,3 +216,6 @@ class AgentSessionFlow(Flow[SessionStart]):
         """Return how a turn ended; the caller loads `AgentTurnResults/<turn id>`."""
         stored = schema.find_instance(context, schema.TURN_RESULTS, request.turn_id)
         return RPCResult(TurnResultReply(result=TurnResult.model_validate_json(stored) if stored else None))
+
+    def _known_tools(self) -> Sequence[KnownTool]:
+        return self.runner.describe().tools

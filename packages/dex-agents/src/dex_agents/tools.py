@@ -4,12 +4,16 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import StrEnum
-from typing import Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from pydantic import Field, JsonValue
 
 from dex_agents._stored import Stored
+
+if TYPE_CHECKING:
+    from dex_agents._inquiry import Inquiry
 
 TOOL_CALL_NOT_RUN_ERROR_PREFIX: Final = "the tool did not run, so it is safe to call again"
 """How the error of a call begins that provably never reached a Worker (spec: tool effects)."""
@@ -43,10 +47,12 @@ class ToolPolicy(Stored):
     Attributes:
         effect: What a call does to the world.
         approval: Whether a person must approve each call first.
+        approval_deadline: How long such an approval may wait; None takes the session's `interrupt_deadline`.
     """
 
     effect: ToolEffect = ToolEffect.UNCLASSIFIED
     approval: bool = False
+    approval_deadline: timedelta | None = None
 
 
 DEFAULT_POLICY: Final = ToolPolicy()
@@ -94,8 +100,9 @@ class Question(Stored):
         kind: `approval` (may this happen?), `answer` (a value) or `external_result` (answered from outside).
         prompt: What to show a person.
         about_this_call: An approval of the asking call itself: a denial settles the call without running it again.
-        answer_schema: JSON Schema of the answer, when known.
+        answer_schema: JSON Schema of the answer, when known; an answer that does not match it is refused.
         detail: The adapter's own data.
+        deadline_seconds: How long this one may wait; None takes the session's `interrupt_deadline`.
     """
 
     id: str
@@ -104,6 +111,7 @@ class Question(Stored):
     about_this_call: bool = False
     answer_schema: JsonValue = None
     detail: JsonValue = None
+    deadline_seconds: float | None = None
 
 
 class Answer(Stored):
@@ -218,6 +226,7 @@ class ToolCallInfo:
         call_id: The session's own id of the call, for example `call-7`.
         idempotency_key: `<session id>/<turn id>/<call id>`, equal on every attempt of the call.
         attempt: 1 for the first attempt.
+        resumed: How often the call was run again because the tool had asked something or wanted to wait.
     """
 
     session_id: str
@@ -225,9 +234,11 @@ class ToolCallInfo:
     call_id: str
     idempotency_key: str
     attempt: int
+    resumed: int = 0
 
 
 _current_tool_call: ContextVar[ToolCallInfo | None] = ContextVar("dex_agents_current_tool_call", default=None)
+_current_inquiry: ContextVar["Inquiry | None"] = ContextVar("dex_agents_current_inquiry", default=None)
 
 
 def current_tool_call() -> ToolCallInfo | None:
@@ -239,11 +250,22 @@ def current_tool_call() -> ToolCallInfo | None:
     return _current_tool_call.get()
 
 
+def running_inquiry() -> "Inquiry | None":
+    """Return where the running tool leaves what it asks of its session; `dex_agents.asking` is for tools."""
+    return _current_inquiry.get()
+
+
 @contextmanager
-def running_tool_call(call: ToolCallInfo) -> Generator[None]:
-    """Make `call` the current one inside the block; for sessions and their test harness, not for tools."""
-    token = _current_tool_call.set(call)
+def running_tool_call(call: ToolCallInfo, inquiry: "Inquiry | None" = None) -> Generator[None]:
+    """Make `call` the current one inside the block; for sessions and their test harness, not for tools.
+
+    Args:
+        call: The call.
+        inquiry: What the tool may ask; without one it cannot ask anything.
+    """
+    call_token, inquiry_token = _current_tool_call.set(call), _current_inquiry.set(inquiry)
     try:
         yield
     finally:
-        _current_tool_call.reset(token)
+        _current_inquiry.reset(inquiry_token)
+        _current_tool_call.reset(call_token)

@@ -11,6 +11,7 @@ from dex_agents._client.service_errors import check_numbers, refused_values
 from dex_agents._storage.limits import MAX_BATCH_BYTES
 from dex_agents._storage.schema import INTERRUPTS
 from dex_agents.errors import (
+    AnswerNotValidError,
     AnswerTooLargeError,
     ConfigurationError,
     DexAgentsError,
@@ -55,6 +56,7 @@ class InterruptAnswers:
 
         Raises:
             InterruptNotPendingError: It was not taken.
+            AnswerNotValidError: It does not match what was asked; nothing is used up.
             ConfigurationError: The interrupt is of another kind, or the answer has what no JSON holds.
         """
         with refused_values():
@@ -77,8 +79,9 @@ class InterruptAnswers:
                 lambda: client.invoke_rpc(rpc, session_id, answer, options=options), session_id=session_id
             )
         except WorkerRaisedError as error:
-            if error.error_type.endswith(AnswerTooLargeError.__name__):
-                raise AnswerTooLargeError(error.detail, session_id=session_id) from error
+            for refused in (AnswerTooLargeError, AnswerNotValidError):
+                if error.error_type.endswith(refused.__name__):
+                    raise refused(error.detail, session_id=session_id) from error
             raise
         if not taken:
             raise await self._why_not(session_id, kind, interrupt_id)

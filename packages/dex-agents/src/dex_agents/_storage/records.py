@@ -89,6 +89,7 @@ class CallRecord(StoredRecord):
         approved: A person approved it.
         arguments: Edited arguments.
         ask_round: How often the tool has asked so far.
+        resumed: How often the call was started again, hand backs included.
         hand_backs: How often a Worker handed it back because a newer release wrote the state.
         questions: Asked in the latest round.
         answers: All answers so far.
@@ -108,6 +109,7 @@ class CallRecord(StoredRecord):
     approved: bool = False
     arguments: JsonValue = None
     ask_round: int = 0
+    resumed: int = 0
     hand_backs: int = 0
     questions: tuple[Question, ...] = ()
     answers: tuple[Answer, ...] = ()
@@ -234,7 +236,8 @@ class AwaitApprovalInput(Stored):
         call_id: The asking call; empty when the agent itself asks.
         interrupt_ids: All of them must be answered, or their deadline must pass.
         wake_up: The Channel instance that gets one message an answer.
-        deadline: Unix time in seconds; None waits for ever.
+        deadline: Unix time in seconds of the earliest deadline; None waits for ever.
+        open_count: How many of them are still to be answered; None: all.
     """
 
     version: int = 1
@@ -242,6 +245,7 @@ class AwaitApprovalInput(Stored):
     interrupt_ids: tuple[str, ...]
     wake_up: str
     deadline: float | None = None
+    open_count: int | None = None
 
 
 class ResumeInput(Stored):

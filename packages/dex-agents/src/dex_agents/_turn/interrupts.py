@@ -3,6 +3,7 @@
 import json
 import re
 import time
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from dex import Context
@@ -10,10 +11,12 @@ from dex import Context
 from dex_agents._storage.limits import MAX_BATCH_BYTES, MAX_KEPT_INTERRUPTS, MAX_SHOWN_ARGUMENTS
 from dex_agents._storage.records import AwaitApprovalInput, CallRecord, InterruptRecord
 from dex_agents._storage.schema import INTERRUPTS, WAKE_UPS, find_instance
+from dex_agents._turn.answer_check import answer_problem
 from dex_agents._turn.event_writer import EventWriter
-from dex_agents.errors import AnswerTooLargeError
+from dex_agents.errors import AnswerNotValidError, AnswerTooLargeError
 from dex_agents.events import AgentEventType
 from dex_agents.options import AgentSessionOptions
+from dex_agents.runner import KnownTool
 from dex_agents.snapshot import Interrupt, InterruptAnswer
 from dex_agents.tools import Answer, Question, ToolRequest
 
@@ -26,11 +29,13 @@ APPROVAL_DEADLINE_PASSED = "approval deadline passed"
 
 def approval_question(request: ToolRequest) -> Question:
     """Return the question that the policy of a call asks before it runs."""
+    deadline = request.policy.approval_deadline
     return Question(
         id="approval",
         kind="approval",
         prompt=request.approval_hint or f"May {request.name} run?",
         about_this_call=True,
+        deadline_seconds=None if deadline is None else deadline.total_seconds(),
     )
 
 
@@ -58,13 +63,13 @@ def begin_interrupts(
     Returns:
         The input of the Step that waits for the answers.
     """
-    # The deadline counts from the moment of asking, by this Worker's clock.
-    deadline = None if options.interrupt_deadline is None else time.time() + options.interrupt_deadline.total_seconds()
+    # The deadlines count from the moment of asking, by this Worker's clock.
+    deadlines = [_deadline(question, options, time.time()) for question in questions]
     room = (call.room_for_answers() if call else MAX_BATCH_BYTES // 2) // len(questions)
     arguments = call.request.arguments if call else None
     shown = arguments if len(json.dumps(arguments)) <= MAX_SHOWN_ARGUMENTS else None
     interrupt_ids: list[str] = []
-    for position, question in enumerate(questions, start=1):
+    for position, (question, deadline) in enumerate(zip(questions, deadlines, strict=True), start=1):
         interrupt_id = name if len(questions) == 1 else f"{name}.{position}"
         interrupt_ids.append(interrupt_id)
         interrupt = Interrupt(
@@ -87,19 +92,37 @@ def begin_interrupts(
             data=interrupt.arguments,
         )
     return AwaitApprovalInput(
-        call_id=call.call_id if call else "", interrupt_ids=tuple(interrupt_ids), wake_up=name, deadline=deadline
+        call_id=call.call_id if call else "",
+        interrupt_ids=tuple(interrupt_ids),
+        wake_up=name,
+        deadline=min((each for each in deadlines if each is not None), default=None),
     )
 
 
-def take_answer(context: Context, answer: InterruptAnswer, kind: str) -> bool:
+def _deadline(question: Question, options: AgentSessionOptions, now: float) -> float | None:
+    if question.deadline_seconds is not None:
+        return now + question.deadline_seconds
+    return None if options.interrupt_deadline is None else now + options.interrupt_deadline.total_seconds()
+
+
+def take_answer(
+    context: Context, answer: InterruptAnswer, kind: str, known_tools: Callable[[], Sequence[KnownTool]]
+) -> bool:
     """Stage an answer and wake the Step that waits for it.
 
     The caller holds the lock of the interrupt and has loaded it, so that a second answer never applies.
+
+    Args:
+        context: The RPC.
+        answer: The answer.
+        kind: The kind of question that it answers.
+        known_tools: The agent's tools, to check edited arguments by.
 
     Returns:
         False when the interrupt is unknown, of another kind, answered, or past its deadline.
 
     Raises:
+        AnswerNotValidError: It does not match what was asked for; nothing is staged.
         AnswerTooLargeError: It would not fit beside the rest of its batch; nothing is staged.
     """
     record = find_instance(context, INTERRUPTS, answer.interrupt_id)
@@ -112,6 +135,12 @@ def take_answer(context: Context, answer: InterruptAnswer, kind: str) -> bool:
         raise AnswerTooLargeError(
             f"the answer to {answer.interrupt_id!r} has {size} bytes, more than the {record.max_answer_bytes} that are "
             "left for it: give a reference to what is large",
+            session_id=context.flow_id,
+        )
+    problem = answer_problem(record.interrupt, answer, known_tools)
+    if problem is not None:
+        raise AnswerNotValidError(
+            f"the answer to {answer.interrupt_id!r} was not taken, {problem}: correct it and answer again",
             session_id=context.flow_id,
         )
     given = Answer(
@@ -138,9 +167,7 @@ def close_interrupt(context: Context, record: InterruptRecord) -> InterruptRecor
     """
     question = record.interrupt.question
     if record.answer is None:
-        answer = Answer(question_id=question.id, approved=False, is_error=True, message=APPROVAL_DEADLINE_PASSED)
-        interrupt = record.interrupt.model_copy(update={"status": "expired"})
-        record = record.model_copy(update={"interrupt": interrupt, "answer": answer})
+        record = _expired(record)
     kept = record
     if record.interrupt.call_id:
         short = question.model_copy(update={"detail": None, "answer_schema": None, "prompt": question.prompt[:200]})
@@ -148,6 +175,34 @@ def close_interrupt(context: Context, record: InterruptRecord) -> InterruptRecor
         kept = record.model_copy(update={"interrupt": bare, "answer": None})
     INTERRUPTS.set(context, record.interrupt.interrupt_id, kept)
     return record
+
+
+def sort_by_deadline(
+    records: Sequence[InterruptRecord], deadline: float
+) -> tuple[list[InterruptRecord], list[InterruptRecord]]:
+    """Return the unanswered interrupts that could wait until `deadline` at most, and those that may wait longer."""
+    late: list[InterruptRecord] = []
+    waiting: list[InterruptRecord] = []
+    for record in records:
+        own = record.interrupt.deadline
+        if record.answer is None:
+            (late if own is not None and own <= deadline else waiting).append(record)
+    return late, waiting
+
+
+def expire_interrupt(context: Context, record: InterruptRecord) -> InterruptRecord:
+    """Stage that nobody answered in time; the answer that says so stays until its whole round is over."""
+    expired = _expired(record)
+    INTERRUPTS.set(context, record.interrupt.interrupt_id, expired)
+    return expired
+
+
+def _expired(record: InterruptRecord) -> InterruptRecord:
+    answer = Answer(
+        question_id=record.interrupt.question.id, approved=False, is_error=True, message=APPROVAL_DEADLINE_PASSED
+    )
+    interrupt = record.interrupt.model_copy(update={"status": "expired"})
+    return record.model_copy(update={"interrupt": interrupt, "answer": answer})
 
 
 def forget_old_interrupts(context: Context) -> None:

@@ -5,6 +5,7 @@ from typing import Final
 
 from dex import AsyncContext, StepDecision, dead_end, go_to_many
 
+from dex_agents._inquiry import Inquiry, is_user_question
 from dex_agents._storage.records import CallInput, CallRecord
 from dex_agents._storage.schema import SESSION, TOOL_CALLS, find_instance
 from dex_agents._storage.state_store import StateStore
@@ -69,7 +70,6 @@ async def execute_tool(context: AsyncContext, call: CallInput, services: Session
             outcome = hand_back_call(record, error)
             if isinstance(outcome, RetryLater):
                 record = record.model_copy(update={"hand_backs": record.hand_backs + 1})
-                TOOL_CALLS.set(context, record.call_id, record)
         return _stage(context, record, outcome, services, events)
 
 
@@ -81,6 +81,7 @@ async def _call(
     if state is None:
         raise RuntimeError(f"{record.call_id} has no framework state to run with")
     key = idempotency_key(context.flow_id, record)
+    told = {answer.question_id: answer for answer in record.answers if is_user_question(answer.question_id)}
     request = CallToolRequest(
         step=StepContext(
             session_id=context.flow_id,
@@ -95,7 +96,8 @@ async def _call(
         idempotency_key=key,
         approved=record.approved,
         arguments=record.arguments,
-        answers=record.answers,
+        answers=tuple(answer for answer in record.answers if answer.question_id not in told),
+        has_asked=record.has_asked,
         resume=record.resume,
         earlier=tuple(TOOL_CALLS.get(context, call_id).settled() for call_id in record.waits_for),
     )
@@ -105,9 +107,24 @@ async def _call(
         call_id=record.call_id,
         idempotency_key=key,
         attempt=context.attempt,
+        resumed=record.resumed - record.hand_backs,
     )
-    with running_tool_call(call_info), attempt():
-        return await services.runner.call_tool(request)
+    inquiry = Inquiry(answers=told)
+    with running_tool_call(call_info, inquiry):
+        try:
+            with attempt():
+                outcome = await services.runner.call_tool(request)
+        except Exception:
+            if inquiry.wish is None:
+                raise
+            outcome = None
+    # What the tool asked for counts, whatever its framework made of the exception that ended the run.
+    wish = inquiry.outcome(record.resume)
+    if wish is not None:
+        return wish
+    if outcome is None:
+        raise RuntimeError("a run of a tool ended without an outcome")
+    return outcome
 
 
 def _stage(
@@ -123,6 +140,8 @@ def _stage(
             return dead_end()
         case RetryLater(after_seconds=seconds):
             delay = max(1, min(math.ceil(seconds), MAX_DELAY_SECONDS))
+            record = record.model_copy(update={"resumed": record.resumed + 1})
+            TOOL_CALLS.set(context, record.call_id, record)
             return go_to_many(_moves.to_await_tool_start(record, delay_seconds=delay))
         case Asks(questions=questions, resume=resume):
             asking = record.model_copy(update={"questions": questions, "resume": resume})
@@ -134,7 +153,7 @@ def _stage(
                 settle_call(context, events, record, Failed(message=f"the tool asked more than {MAX_ASK_ROUNDS} times"))
                 return dead_end()
             ask_round = record.ask_round + 1
-            asking = asking.model_copy(update={"ask_round": ask_round})
+            asking = asking.model_copy(update={"ask_round": ask_round, "resumed": record.resumed + 1})
             TOOL_CALLS.set(context, record.call_id, asking)
             waiting = begin_interrupts(
                 context,

@@ -18,7 +18,13 @@ from dex_agents._storage.schema import (
     find_instance,
 )
 from dex_agents._turn.event_writer import EventWriter
-from dex_agents._turn.interrupts import APPROVAL_DEADLINE_PASSED, close_interrupt, forget_old_interrupts
+from dex_agents._turn.interrupts import (
+    APPROVAL_DEADLINE_PASSED,
+    close_interrupt,
+    expire_interrupt,
+    forget_old_interrupts,
+    sort_by_deadline,
+)
 from dex_agents._turn.settlement import settle_call
 from dex_agents.events import AgentEventType
 from dex_agents.snapshot import SessionStatus
@@ -40,7 +46,8 @@ class AwaitToolApproval(SessionStep[AwaitApprovalInput]):
     async def wait_for(self, context: AsyncContext, input: AwaitApprovalInput) -> Wait:
         """Wait for all answers, or for the deadline."""
         STATUS.set(context, SessionStatus.AWAITING_APPROVAL.value)
-        answers = WAKE_UPS.for_n(input.wake_up, len(input.interrupt_ids))
+        count = len(input.interrupt_ids) if input.open_count is None else input.open_count
+        answers = WAKE_UPS.for_n(input.wake_up, count)
         if input.deadline is None:
             return Wait.until(answers)
         # Timers are whole seconds: rounded up, so that none fires before the deadline.
@@ -49,28 +56,46 @@ class AwaitToolApproval(SessionStep[AwaitApprovalInput]):
 
     async def execute(self, context: AsyncContext, input: AwaitApprovalInput) -> StepDecision:
         """Go on with the answers, or with the denial that the deadline gives."""
-        records = [close_interrupt(context, INTERRUPTS.get(context, each)) for each in input.interrupt_ids]
-        turn_id = records[0].interrupt.turn_id
+        records = [INTERRUPTS.get(context, each) for each in input.interrupt_ids]
         # Answers that came one by one before the deadline, or after the Timer had fired, woke nobody.
         for message in WAKE_UPS.pending_messages(context, input.wake_up):
             WAKE_UPS.delete(context, input.wake_up, message.message_id)
+        turn_id = records[0].interrupt.turn_id
+        if input.deadline is not None:
+            late, waiting = sort_by_deadline(records, input.deadline)
+            if waiting:
+                async with EventWriter(context, self._services.events, turn_id) as events:
+                    _announce(events, [expire_interrupt(context, record) for record in late])
+                return go_to_many(_moves.to_await_tool_approval(_for_the_rest(input, waiting)))
+        told = {record.interrupt.interrupt_id for record in records if record.interrupt.status == "expired"}
+        records = [close_interrupt(context, record) for record in records]
         forget_old_interrupts(context)
         if not _people_are_needed(context, input.interrupt_ids):
             STATUS.set(context, SessionStatus.RUNNING_TOOLS.value)
         async with EventWriter(context, self._services.events, turn_id) as events:
-            for record in records:
-                events.write(
-                    AgentEventType.INTERRUPT_RESOLVED,
-                    interrupt_id=record.interrupt.interrupt_id,
-                    call_id=record.interrupt.call_id,
-                    status=record.interrupt.status,
-                )
+            _announce(events, [record for record in records if record.interrupt.interrupt_id not in told])
             if not input.call_id:
                 turn = SESSION.get(context).running_turn
                 SETTLED_CALLS.publish(context, batch_channel(turn.batch), input.wake_up)
                 return dead_end()
             call = find_instance(context, TOOL_CALLS, input.call_id)
             return dead_end() if call is None else _answer_call(context, events, call, records)
+
+
+def _announce(events: EventWriter, records: list[InterruptRecord]) -> None:
+    for record in records:
+        events.write(
+            AgentEventType.INTERRUPT_RESOLVED,
+            interrupt_id=record.interrupt.interrupt_id,
+            call_id=record.interrupt.call_id,
+            status=record.interrupt.status,
+        )
+
+
+def _for_the_rest(input: AwaitApprovalInput, waiting: list[InterruptRecord]) -> AwaitApprovalInput:
+    """Wait on for the interrupts that may wait longer; those that are answered or expired stay with their round."""
+    deadlines = [record.interrupt.deadline for record in waiting if record.interrupt.deadline is not None]
+    return input.model_copy(update={"open_count": len(waiting), "deadline": min(deadlines, default=None)})
 
 
 def _answer_call(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from pydantic import JsonValue
 
+from dex_agents._inquiry import Inquiry, is_user_question
 from dex_agents.errors import StateNotReadableError, ToolDidNotHappen
 from dex_agents.messages import ResultStatus
 from dex_agents.runner import AgentFrameworkRunner, CallToolRequest, FrameworkState, StepContext
@@ -61,6 +62,8 @@ class RecordedCall:
     arguments: JsonValue = None
     answers: list[Answer] = field(default_factory=list[Answer])
     resume: JsonValue = None
+    has_asked: bool = False
+    resumed: int = 0
 
     def settled(self) -> SettledCall:
         """Return the call and its settlement, through JSON."""
@@ -141,6 +144,7 @@ class BatchRunner:
         if len(call.questions) >= MOST_QUESTION_ROUNDS:
             raise AssertionError(f"{call.request.name!r} asked {len(call.questions)} times: it seems to ask for ever")
         asks = through_json(asks)
+        call.has_asked = True
         call.resume = asks.resume
         for question in asks.questions:
             await self._answer(call, question)
@@ -176,6 +180,7 @@ class BatchRunner:
         raise AssertionError("unreachable: the last attempt settles the call")
 
     async def _call_runner(self, call: RecordedCall, batch: Sequence[RecordedCall], attempt: int) -> ToolOutcome:
+        told = {answer.question_id: answer for answer in call.answers if is_user_question(answer.question_id)}
         request = CallToolRequest(
             step=replace(self.step, attempt=attempt),
             state=through_json(self.state),
@@ -183,7 +188,8 @@ class BatchRunner:
             idempotency_key=call.idempotency_key,
             approved=call.approved,
             arguments=call.arguments,
-            answers=tuple(call.answers),
+            answers=tuple(answer for answer in call.answers if answer.question_id not in told),
+            has_asked=call.has_asked,
             resume=call.resume,
             earlier=tuple(batch[index].settled() for index in call.request.after),
         )
@@ -194,13 +200,24 @@ class BatchRunner:
             call_id=call.call_id,
             idempotency_key=call.idempotency_key,
             attempt=attempt,
+            resumed=call.resumed,
         )
+        inquiry = Inquiry(answers=told)
+        outcome: ToolOutcome | None = None
         try:
-            with running_tool_call(info):
+            with running_tool_call(info, inquiry):
                 outcome = await self.make_runner().call_tool(request)
+        except Exception:
+            if inquiry.wish is None:
+                raise
         finally:
             check_request_unchanged("call_tool", before, request)
-        return through_json(outcome)
+        wish = inquiry.outcome(call.resume)
+        if wish is None and outcome is not None:
+            return through_json(outcome)
+        assert wish is not None  # noqa: S101  without an outcome the exception was raised above
+        call.resumed += 1
+        return through_json(wish)
 
 
 def settle_lost_call(effect: ToolEffect, error: Exception) -> Settlement:
