@@ -11,6 +11,8 @@ fail                       end the turn, finally
 crash                      raise, so that the Step is retried
 say hello                  answer
 sleep                      hold the model call for 60 s
+stream-crash hello         answer, and let the first attempt raise when it has said all
+stream-hold hello          the same, but the first attempt holds for 60 s
 recall                     answer with everything that the model has seen
 ```
 
@@ -127,6 +129,8 @@ class ScriptedRunner:
         line, rest = script[0], script[1:]
         if line.startswith("sleep"):
             await asyncio.sleep(60)
+        if line.startswith("stream-"):
+            await _stream_badly(line, request)
         outcome = self._outcome(line, request, seen)
         messages: tuple[Message, ...] = ()
         if isinstance(outcome, Finished):
@@ -268,6 +272,18 @@ def _read(state: FrameworkState | None) -> tuple[list[str], list[str]]:
 def _runs(name: str) -> int:
     path = os.environ.get(LOG_VARIABLE)
     return 1 if not path else sum(1 for run in read_runs(Path(path)) if run.get("name") == name)
+
+
+async def _stream_badly(line: str, request: RunModelRequest) -> None:
+    """Say the answer in the first attempt, which then does not come to its end."""
+    if request.step.attempt > 1:
+        return
+    verb, _, text = line.partition(" ")
+    request.step.events.text(f"lost {text}")
+    request.step.events.reasoning("lost reasoning")
+    if verb == "stream-crash":
+        raise ConnectionError("the model's stream broke")
+    await asyncio.sleep(60)
 
 
 async def _block(name: str) -> None:

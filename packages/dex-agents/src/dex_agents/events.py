@@ -1,7 +1,9 @@
 """AgentEvents: the live feed of a session. Best effort, and never the record.
 
 A client that missed events reloads the snapshot and reads on. On `turn_completed` or `turn_failed` it replaces the live
-text of the turn by the saved messages.
+text of the turn by the saved messages. `AgentSession.follow` does both.
+
+`turn_id`, `step_id`, `attempt` and `sequence` together name one event of a session for ever.
 """
 
 from enum import StrEnum
@@ -17,6 +19,7 @@ class AgentEventType(StrEnum):
     """The kinds of events. A client ignores kinds that it does not know."""
 
     TURN_STARTED = "turn_started"
+    ATTEMPT_SUPERSEDED = "attempt_superseded"
     TEXT_DELTA = "text_delta"
     REASONING_DELTA = "reasoning_delta"
     TOOL_CALL_REQUESTED = "tool_call_requested"
@@ -36,8 +39,11 @@ class AgentEvent(Stored):
         type: An `AgentEventType`, or a word of a newer version.
         turn_id: The turn, for example `turn-3`.
         step_id: The Step execution that wrote it, for example `RunModel-5`.
-        attempt: The attempt of that Step; text of an earlier attempt of the same Step is superseded.
-        sequence: Counts the events of one attempt, from 1.
+        attempt: The attempt of that Step; what an earlier attempt of the same Step said is superseded.
+        sequence: Counts the events of one attempt, from 1 and without gaps: a gap means that events were lost.
+        step_number: Of a model Step: the snapshot's `step_number` once this Step is recorded; else 0.
+        superseded_attempt: Of `attempt_superseded`: nothing counts that this attempt of the Step, and those before it,
+            said.
         owner: The agent or branch; empty where there is only one.
         text: A delta, or an error of at most 2,000 characters.
         call_id: The session's id of the tool call.
@@ -53,6 +59,8 @@ class AgentEvent(Stored):
     step_id: str = ""
     attempt: int = 1
     sequence: int = 0
+    step_number: int = 0
+    superseded_attempt: int = 0
     owner: str = ""
     text: str = ""
     call_id: str = ""

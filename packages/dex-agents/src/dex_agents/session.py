@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, TypeVar, overload
 from pydantic import JsonValue
 
 from dex_agents._client.event_reader import StreamedEvent
+from dex_agents.following import SessionUpdate
 from dex_agents.messages import Block, SavedMessage
 from dex_agents.snapshot import AgentSnapshot, MessagePage, SendReceipt, TurnResult
 
@@ -117,8 +118,12 @@ class AgentSession:
         return self._client.iter_messages(self._session_id, after_sequence=after_sequence)
 
     def events(self, *, token: str = "") -> AsyncGenerator[StreamedEvent]:
-        """Follow the live events until the caller stops."""
+        """Read the raw live events until the caller stops."""
         return self._client.events(self._session_id, token=token)
+
+    def follow(self, *, token: str = "") -> AsyncGenerator[SessionUpdate]:
+        """Follow the session: a view of it, and a new one after each event."""
+        return self._client.follow_session(self._session_id, token=token)
 
     async def approve(self, interrupt_id: str, *, arguments: JsonValue = None, answered_by: str | None = None) -> None:
         """Allow what an approval asks for, with the model's arguments or with others."""

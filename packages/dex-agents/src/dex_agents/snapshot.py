@@ -104,6 +104,8 @@ class AgentSnapshot(Stored):
         title: Free text of the application.
         user: Whom it belongs to; free text of the application.
         turn_id: The running turn; empty between turns.
+        turn_number: How many turns have begun, the running one included.
+        step_number: How many model Steps are recorded; an event of a later one is not in this snapshot.
         tool_calls: Of the running turn, in the order in which the model asked.
         unsettled_calls: Calls of any turn whose outcome is unknown.
         interrupts: Pending ones, and answered ones of the current or latest turn.
@@ -122,6 +124,8 @@ class AgentSnapshot(Stored):
     title: str = ""
     user: str = ""
     turn_id: str = ""
+    turn_number: int = 0
+    step_number: int = 0
     tool_calls: tuple[ToolCallSnapshot, ...] = ()
     unsettled_calls: tuple[ToolCallSnapshot, ...] = ()
     interrupts: tuple[Interrupt, ...] = ()

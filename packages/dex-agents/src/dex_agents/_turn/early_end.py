@@ -29,6 +29,7 @@ async def end_early(
     context: AsyncContext,
     services: SessionServices,
     session: SessionEditor,
+    events: EventWriter,
     status: Literal["failed", "cancelled"],
     error: str,
     calls: Mapping[str, CallRecord],
@@ -40,6 +41,7 @@ async def end_early(
         context: The Step that ends it; the state is loaded, and the turn's token is taken.
         services: The agent.
         session: The session.
+        events: The Step's live feed.
         status: How the turn ended.
         error: Why, for people and for the model.
         calls: The turn's calls, all settled, by id.
@@ -48,20 +50,19 @@ async def end_early(
     turn = session.turn
     error = clipped(error)
     log = MessageLog(context)
-    async with EventWriter(context, services.events, turn.turn_id) as events:
-        undone = await _close(context, services, session, events, [calls[each] for each in turn.open_calls], questions)
-        note = failure_note(
-            error,
-            [calls[call_id] for call_id in turn.calls],
-            undone=undone,
-            lost_message=turn.message_text if undone else "",
-            dropped=turn.dropped_calls,
-        )
-        log.append(session, turn.turn_id, [text_message("note", note)], services.options)
-        # An undone turn took its own note with it, so the next turn's model must hear that one too.
-        session.update(note=joined_notes(turn.note if undone else None, note))
-        result = TurnResult(turn_id=turn.turn_id, status=status, error=error, usage=turn.usage)
-        end_turn(context, session, result, events)
+    undone = await _close(context, services, session, events, [calls[each] for each in turn.open_calls], questions)
+    note = failure_note(
+        error,
+        [calls[call_id] for call_id in turn.calls],
+        undone=undone,
+        lost_message=turn.message_text if undone else "",
+        dropped=turn.dropped_calls,
+    )
+    log.append(session, turn.turn_id, [text_message("note", note)], services.options)
+    # An undone turn took its own note with it, so the next turn's model must hear that one too.
+    session.update(note=joined_notes(turn.note if undone else None, note))
+    result = TurnResult(turn_id=turn.turn_id, status=status, error=error, usage=turn.usage)
+    end_turn(context, session, result, events)
 
 
 async def _close(

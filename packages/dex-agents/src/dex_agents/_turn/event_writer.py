@@ -25,13 +25,23 @@ _logger = logging.getLogger(__name__)
 class EventWriter:
     """The live feed of one attempt of one Step; an `EventSink` for runners.
 
-    The first delta of each part goes out at once, so that a reader sees the answer begin; what follows is merged.
+    The first delta of each part goes out at once, so that a reader sees the answer begin; what follows is merged. A
+    repeated attempt says first that what the one before it said is superseded.
+
+    Args:
+        context: The Step. It has one writer only: the writer counts its events.
+        stream: Where the events go.
+        turn_id: The turn that they are about.
+        step_number: Of a model Step: its number among the session's recorded ones.
     """
 
-    def __init__(self, context: AsyncContext, stream: Stream[AgentEvent], turn_id: str) -> None:
+    def __init__(
+        self, context: AsyncContext, stream: Stream[AgentEvent], turn_id: str, *, step_number: int = 0
+    ) -> None:
         self._context = context
         self._stream = stream
         self._turn_id = turn_id
+        self._step_number = step_number
         self._sequence = 0
         self._call_ids: dict[tuple[str, str], str] = {}
         self._part: tuple[str, str] | None = None
@@ -40,6 +50,9 @@ class EventWriter:
         self._timer: asyncio.TimerHandle | None = None
 
     async def __aenter__(self) -> "EventWriter":
+        if self._context.attempt > 1:
+            superseded = self._context.attempt - 1
+            self._send(self._event(AgentEventType.ATTEMPT_SUPERSEDED, superseded_attempt=superseded))
         return self
 
     async def __aexit__(
@@ -80,9 +93,8 @@ class EventWriter:
         self.flush()
         self._part = None
         self._send(
-            AgentEvent(
-                type=event_type,
-                turn_id=self._turn_id,
+            self._event(
+                event_type,
                 text=clipped(text, _MAX_TEXT),
                 owner=owner,
                 call_id=call_id,
@@ -123,19 +135,25 @@ class EventWriter:
         # One event stays far under the 100 KiB that a Stream message may have, whatever the provider sends at once.
         for start in range(0, len(text), 8 * MERGE_CHARACTERS):
             piece = text[start : start + 8 * MERGE_CHARACTERS]
-            self._send(AgentEvent(type=event_type, turn_id=self._turn_id, text=piece, owner=owner))
+            self._send(self._event(event_type, text=piece, owner=owner))
 
-    def _send(self, event: AgentEvent) -> None:
+    def _event(self, event_type: str, **fields: JsonValue) -> AgentEvent:
         self._sequence += 1
-        complete = event.model_copy(
-            update={
+        return AgentEvent.model_validate(
+            {
+                "type": event_type,
+                "turn_id": self._turn_id,
                 "step_id": self._context.step_execution_id,
                 "attempt": self._context.attempt,
                 "sequence": self._sequence,
+                "step_number": self._step_number,
+                **fields,
             }
         )
+
+    def _send(self, event: AgentEvent) -> None:
         try:
-            self._stream.write(self._context, complete)
+            self._stream.write(self._context, event)
         except Exception:
             # Events are best effort: a lost one must not repeat a paid model call.
             _logger.warning("an AgentEvent of %s was lost", self._context.step_execution_id, exc_info=True)

@@ -36,6 +36,8 @@ def snapshot_of(context: Context) -> AgentSnapshot:
         title=schema.find(context, schema.TITLE) or "",
         user=schema.find(context, schema.USER) or "",
         turn_id=turn_id,
+        turn_number=record.turn_number,
+        step_number=record.step_number,
         tool_calls=_calls(context, schema.TOOL_CALLS, interrupts),
         unsettled_calls=_calls(context, schema.UNSETTLED_CALLS, interrupts),
         interrupts=interrupts,

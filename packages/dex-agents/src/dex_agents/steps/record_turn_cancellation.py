@@ -32,11 +32,11 @@ class RecordTurnCancellation(SessionStep[CancellationInput]):
                 if record.settlement is None:
                     settlement = _settlement(record, questions, context, input.reason)
                     record_settlement(context, events, record, settlement)
-        for message in SETTLED_CALLS.pending_messages(context, batch_channel(input.batch)):
-            SETTLED_CALLS.delete(context, batch_channel(input.batch), message.message_id)
-        calls = {call_id: TOOL_CALLS.get(context, call_id) for call_id in turn.calls}
-        own = tuple(question for call_id, question in questions if not call_id)
-        await end_early(context, self._services, session, "cancelled", input.reason, calls, own)
+            for message in SETTLED_CALLS.pending_messages(context, batch_channel(input.batch)):
+                SETTLED_CALLS.delete(context, batch_channel(input.batch), message.message_id)
+            calls = {call_id: TOOL_CALLS.get(context, call_id) for call_id in turn.calls}
+            own = tuple(question for call_id, question in questions if not call_id)
+            await end_early(context, self._services, session, events, "cancelled", input.reason, calls, own)
         return go_to_many(_moves.to_await_user_message())
 
 

@@ -6,6 +6,7 @@ from dex_agents._storage.records import RunModelInput
 from dex_agents._storage.schema import TOOL_CALLS
 from dex_agents._storage.session_editor import SessionEditor
 from dex_agents._turn.early_end import end_early
+from dex_agents._turn.event_writer import EventWriter
 from dex_agents._turn.recovery import recovery_detail
 from dex_agents._turn.turn_mail import take_token
 from dex_agents.steps import _moves
@@ -21,5 +22,6 @@ class RecordTurnFailure(SessionStep[RunModelInput]):
         calls = {call_id: TOOL_CALLS.get(context, call_id) for call_id in session.turn.calls}
         take_token(context, session.turn.turn_id)
         error = input.error or recovery_detail(context)
-        await end_early(context, self._services, session, "failed", error, calls)
+        async with EventWriter(context, self._services.events, session.turn.turn_id) as events:
+            await end_early(context, self._services, session, events, "failed", error, calls)
         return go_to_many(_moves.to_await_user_message())

@@ -60,7 +60,8 @@ class RunModel(SessionStep[RunModelInput]):
         store = StateStore(context)
         steering = Steering(context)
         turn = session.turn
-        async with EventWriter(context, self._services.events, turn.turn_id) as events, heartbeats(context):
+        writer = EventWriter(context, self._services.events, turn.turn_id, step_number=session.record.step_number)
+        async with writer as events, heartbeats(context):
             request = RunModelRequest(
                 step=StepContext(
                     session_id=context.flow_id,

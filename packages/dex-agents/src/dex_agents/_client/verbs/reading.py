@@ -5,10 +5,12 @@ from contextlib import aclosing
 from typing import Final
 
 from dex_agents._client.event_reader import StreamedEvent
+from dex_agents._client.follower import SessionFollower
 from dex_agents._client.message_pages import check_page
 from dex_agents._client.session_id import check_session_id
 from dex_agents._client.session_search import as_it_ended, lifecycle_of
 from dex_agents._client.verbs.base import ClientBase
+from dex_agents.following import SessionUpdate
 from dex_agents.messages import SavedMessage
 from dex_agents.snapshot import AgentSnapshot, MessagePage
 
@@ -64,11 +66,11 @@ class ReadingVerbs(ClientBase):
             position = page.next_after_sequence
 
     async def events(self, session_id: str, *, token: str = "") -> AsyncGenerator[StreamedEvent]:
-        """Follow a session's live events until the caller stops.
+        """Read a session's raw live events until the caller stops; `follow_session` makes a view of them.
 
         Best effort: events can be missing, after a restart of the server all of them, and a retried Step repeats its
-        text. They are for showing; the record is in `get_agent_snapshot` and `list_agent_messages`. A server that is
-        away is waited for.
+        text (`attempt_superseded` says so). They are for showing; the record is in `get_agent_snapshot` and
+        `list_agent_messages`. A server that is away is waited for.
 
         Args:
             session_id: The session.
@@ -85,3 +87,25 @@ class ReadingVerbs(ClientBase):
         ):
             async for event in read:
                 yield event
+
+    async def follow_session(self, session_id: str, *, token: str = "") -> AsyncGenerator[SessionUpdate]:
+        """Follow a session: what it is now, then again after each event, until it ends or the caller stops.
+
+        The first update shows the whole session, with what its running turn has said so far. Each retained event after
+        it comes once, with the view that it leads to. A server or Worker that is away is waited for; afterwards the
+        view is loaded anew, so that nothing is missing from it and nothing is in it twice, whether the server kept its
+        live events or not.
+
+        Args:
+            session_id: The session.
+            token: Of the last update that was seen, also by another process; empty begins with what is now.
+
+        Raises:
+            SessionNotFoundError: There is no such session.
+            ConfigurationError: The server keeps no live events.
+        """
+        check_session_id(session_id)
+        follower = SessionFollower(self._flow, self._connection, self._events, self.get_agent_snapshot, session_id)
+        async with aclosing(follower.follow(token)) as updates:
+            async for update in updates:
+                yield update
