@@ -68,6 +68,25 @@ async def run_on_the_engine(
     return _complete(column, stage, run)
 
 
+async def run_forked(
+    column: Column, scenario: Scenario, path: ModelPath, provider: FakeProvider, directory: Path
+) -> Run:
+    """Run the scenario's turns as a session, fork it after its first turn, and run the others in the fork too."""
+    stage = _stage(column, scenario, path, provider)
+    async with column.open_runner(stage) as make_runner:
+        flow = AgentSessionFlow(make_runner(), name="parity")
+        async with AgentHost(flow, directory=directory) as host:
+            session = host.session("parity-1")
+            await session.start(settings=scenario.settings)
+            run = Run(requests=[])
+            for turn in scenario.turns:
+                run.endings.append(await _run_turn(session, scenario, turn))
+            fork = await session.fork("parity-2", from_sequence=1)
+            for turn in scenario.turns[1:]:
+                run.endings.append(await _run_turn(fork, scenario, turn))
+    return _complete(column, stage, run)
+
+
 def _stage(column: Column, scenario: Scenario, path: ModelPath, provider: FakeProvider) -> Stage:
     replies = column.script(scenario)
     provider.forget_requests()

@@ -15,6 +15,7 @@ DexAgentsError
 │   ├── AnswerNotValidError       the answer does not match what was asked: correct it, nothing was used up
 │   ├── MessageQueueFullError     too many messages wait: let the session catch up
 │   ├── TurnResultNotKeptError    an old message was asked again: read its turn's messages
+│   ├── TurnNotForkableError      the end of that turn is not kept: choose one that the text names
 │   ├── InterruptNotPendingError  unknown, answered or expired: reload the snapshot
 │   ├── OutcomeNotUnknownError    the call's outcome is not unknown (any more): reload the snapshot
 │   ├── SessionBusyError          a Step held the lock for 5 s: repeat
@@ -122,6 +123,18 @@ class AnswerTimeoutError(SessionError, TimeoutError):
 
 class TurnResultNotKeptError(SessionError):
     """The turn finished so long ago that its result is forgotten. Its messages are still in the log."""
+
+
+class TurnNotForkableError(SessionError):
+    """A session cannot be forked at that turn: it has not finished, or how it ended is not kept any more.
+
+    Attributes:
+        forkable: The turns that can be forked, oldest first, for example `turn-7`.
+    """
+
+    def __init__(self, message: str, *, session_id: str, forkable: tuple[str, ...]) -> None:
+        super().__init__(message, session_id=session_id)
+        self.forkable = forkable
 
 
 class OutcomeNotUnknownError(SessionError):

@@ -22,6 +22,7 @@ class AgentSessionOptions:
         message_chunk_size: Most messages of one chunk.
         message_chunk_max_bytes: Most bytes of one chunk; a larger single message gets a chunk of its own.
         max_queued_messages: User messages that may wait for their turn.
+        forkable_turns: So many finished turns, beside the newest one, can be forked, 0 to 50; each costs about 1 KB.
     """
 
     interrupt_deadline: timedelta | None = None
@@ -32,6 +33,7 @@ class AgentSessionOptions:
     message_chunk_size: int = 32
     message_chunk_max_bytes: int = _MIB
     max_queued_messages: int = 100
+    forkable_turns: int = 20
 
     def __post_init__(self) -> None:
         if self.interrupt_deadline is not None and self.interrupt_deadline < timedelta(seconds=1):
@@ -43,6 +45,8 @@ class AgentSessionOptions:
         for name, most in (("message_window_max_bytes", _MIB), ("message_chunk_max_bytes", 2 * _MIB)):
             if getattr(self, name) > most:
                 raise ConfigurationError(f"{name} is {getattr(self, name)!r}: no Step could load more than {most}")
+        if not 0 <= self.forkable_turns <= 50:
+            raise ConfigurationError(f"forkable_turns is {self.forkable_turns!r}: give 0 to 50")
         for name in (
             "event_stream_capacity_bytes",
             "message_window_size",

@@ -153,6 +153,21 @@ class AgentSession:
             self._session_id, call_id, happened=happened, result=result, reported_by=reported_by
         )
 
+    async def fork(
+        self,
+        new_session_id: str,
+        *,
+        from_sequence: int | None = None,
+        title: str | None = None,
+        user: str | None = None,
+        settings: Mapping[str, JsonValue] | None = None,
+    ) -> "AgentSession":
+        """Start a new session from a finished turn of this one, or find it started; returns it."""
+        await self._client.fork_session(
+            self._session_id, new_session_id, from_sequence=from_sequence, title=title, user=user, settings=settings
+        )
+        return AgentSession(self._client, new_session_id)
+
     async def stop(self, *, reason: str = "") -> bool:
         """Stop the session for good; False when it had ended before."""
         return await self._client.stop_session(self._session_id, reason=reason)

@@ -21,6 +21,8 @@ from dex import Context, Flow, PersistenceSchema, RPCResult, StepList, Stream, r
 
 from dex_agents._names import check_flow_name
 from dex_agents._storage import schema
+from dex_agents._storage.fork_documents import ForkReply, HistoryEnd, HistoryPart, TurnEndPage, TurnEndRequest
+from dex_agents._turn.forking import read_end, receive_end, receive_part
 from dex_agents._turn.interrupts import take_answer
 from dex_agents._turn.mailbox import receive, receive_steering
 from dex_agents._turn.outcome_reports import take_report
@@ -210,6 +212,26 @@ class AgentSessionFlow(Flow[SessionStart]):
     def list_agent_messages(self, context: Context, request: MessagePageRequest) -> RPCResult[MessagePage]:
         """Return a page of the log; when it names a `missing_chunk`, repeat the call with that chunk loaded."""
         return RPCResult(page_of(context, request))
+
+    @rpc(timeout=RPC_TIMEOUT, load_attribute_maps=(schema.RUN_STATE, schema.TURN_ENDS, schema.TURN_PARTS))
+    def read_turn_end(self, context: Context, request: TurnEndRequest) -> RPCResult[TurnEndPage]:
+        """Return a finished turn and a piece of the framework state that it left, for a fork."""
+        return RPCResult(read_end(context, request))
+
+    @rpc(timeout=RPC_TIMEOUT)
+    def get_fork(self, context: Context) -> RPCResult[ForkReply]:
+        """Return where a forked session comes from."""
+        return RPCResult(ForkReply(fork=schema.find(context, schema.FORK)))
+
+    @rpc(timeout=RPC_TIMEOUT, lock_attributes=(schema.FORK.lock(),))
+    def receive_history(self, context: Context, part: HistoryPart) -> RPCResult[bool]:
+        """Take a piece of what a fork begins with; false when it has everything."""
+        return RPCResult(receive_part(context, part))
+
+    @rpc(timeout=RPC_TIMEOUT, lock_attributes=(schema.FORK.lock(),))
+    def finish_fork(self, context: Context, end: HistoryEnd) -> RPCResult[bool]:
+        """Open a fork that has received everything; false when it had been finished before."""
+        return RPCResult(receive_end(context, end))
 
     @rpc(timeout=RPC_TIMEOUT)
     def get_turn_result(self, context: Context, request: TurnResultRequest) -> RPCResult[TurnResultReply]:

@@ -19,6 +19,7 @@ class SessionStatus(StrEnum):
     RUNNING_TOOLS = "running_tools"
     AWAITING_APPROVAL = "awaiting_approval"
     COMPACTING_CONTEXT = "compacting_context"
+    RECEIVING_HISTORY = "receiving_history"
 
 
 class ToolCallSnapshot(Stored):

@@ -177,6 +177,21 @@ class SyncAgentSession:
         """Refuse what an approval asks for."""
         self._host.call(self._session.deny(interrupt_id, reason=reason, answered_by=answered_by))
 
+    def fork(
+        self,
+        new_session_id: str,
+        *,
+        from_sequence: int | None = None,
+        title: str | None = None,
+        user: str | None = None,
+        settings: Mapping[str, JsonValue] | None = None,
+    ) -> "SyncAgentSession":
+        """Start a new session from a finished turn of this one, or find it started; returns it."""
+        fork = self._session.fork(
+            new_session_id, from_sequence=from_sequence, title=title, user=user, settings=settings
+        )
+        return SyncAgentSession(self._host, self._host.call(fork))
+
     def stop(self, *, reason: str = "") -> bool:
         """Stop the session for good; False when it had ended before."""
         return self._host.call(self._session.stop(reason=reason))

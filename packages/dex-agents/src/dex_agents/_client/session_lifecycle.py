@@ -7,7 +7,8 @@ from dex import FlowAlreadyStartedError, FlowInfo, FlowNotActiveOrNotFoundError,
 
 from dex_agents._client.connection import Connection
 from dex_agents._client.session_id import check_session_id
-from dex_agents._storage.schema import STATUS, TITLE, USER
+from dex_agents._storage.fork_documents import ForkRecord
+from dex_agents._storage.schema import FORK, STATUS, TITLE, USER
 from dex_agents._turn.settings import check_size
 from dex_agents.errors import ConfigurationError, SessionAlreadyExistsError, SessionNotFoundError
 from dex_agents.snapshot import SessionSettings, SessionStart, SessionStatus
@@ -28,8 +29,8 @@ class SessionLifecycle:
         # Sessions that are known to be this agent's; an id never changes hands while its session is kept.
         self._own: set[str] = set()
 
-    async def start(self, session_id: str, start: SessionStart) -> bool:
-        """Start a session; False when this agent has it already.
+    async def start(self, session_id: str, start: SessionStart, *, fork: ForkRecord | None = None) -> bool:
+        """Start a session, perhaps as a fork; False when this agent has it already.
 
         Raises:
             InvalidSessionIdError: The id cannot be one.
@@ -44,6 +45,8 @@ class SessionLifecycle:
         options = StartFlowOptions(ignore_already_started=True, request_id=str(uuid4()))
         options = options.with_attribute(TITLE, start.title).with_attribute(USER, start.user)
         options = options.with_attribute(STATUS, SessionStatus.AWAITING_USER_MESSAGE.value)
+        if fork is not None:
+            options = options.with_attribute(FORK, fork)
         client = self._connection.client
 
         async def start_or_find() -> bool:

@@ -11,6 +11,14 @@ from dex import Attribute, AttributeIndex, AttributeMap, Channel, ChannelMap, Co
 from dex_agents import snapshot
 from dex_agents._storage import records as records
 from dex_agents._storage.codec import document_codecs
+from dex_agents._storage.fork_documents import (
+    ForkRecord,
+    ForkReply,
+    HistoryEnd,
+    HistoryPart,
+    TurnEndPage,
+    TurnEndRequest,
+)
 from dex_agents.events import AgentEvent
 from dex_agents.messages import SavedMessage
 
@@ -40,6 +48,12 @@ MESSAGE_TURNS: Final = AttributeMap("AgentMessageTurns", int)
 FINISHED_TURNS: Final = Attribute("AgentFinishedTurns", int)
 TURN_RESULTS: Final = AttributeMap("AgentTurnResults", str)
 
+# How the newest finished turns left the session, as text: what a fork begins with.
+TURN_ENDS: Final = AttributeMap("AgentTurnEnds", str)
+TURN_PARTS: Final = AttributeMap("AgentTurnParts", str)
+FORK: Final = Attribute("AgentFork", ForkRecord)
+FORK_ENDS: Final = Channel("AgentForkEnds", str)
+
 USER_MESSAGES: Final = Channel("UserMessages", snapshot.UserMessage)
 
 # What concerns the running turn: its token, and messages that steer it. One Channel for both, since SDK 1.23.0 can mix
@@ -68,6 +82,10 @@ DEFINITIONS: Final = (
     MESSAGE_TURNS,
     FINISHED_TURNS,
     TURN_RESULTS,
+    TURN_ENDS,
+    TURN_PARTS,
+    FORK,
+    FORK_ENDS,
     USER_MESSAGES,
     TURN_MAIL,
     WAKE_UPS,
@@ -99,6 +117,12 @@ def session_codecs() -> CodecRegistry:
     return document_codecs(
         AgentEvent,
         SavedMessage,
+        ForkRecord,
+        ForkReply,
+        HistoryEnd,
+        HistoryPart,
+        TurnEndPage,
+        TurnEndRequest,
         records.SessionRecord,
         records.CallRecord,
         records.InterruptRecord,

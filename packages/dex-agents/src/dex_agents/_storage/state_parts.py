@@ -31,6 +31,10 @@ class StateParts:
     def __init__(self, parts: dict[int, JsonValue]) -> None:
         self._parts = parts
 
+    def add(self, parts: dict[int, JsonValue]) -> None:
+        """Take more parts."""
+        self._parts = {**parts, **self._parts}
+
     def split(self, value: JsonValue, next_part: int) -> "Split":
         """Split a value; parts that are known already are referred to.
 

@@ -23,6 +23,10 @@ TURN_START_KEY: Final = "turn-start"
 _PACK_BYTES: Final = 512 * 1024  # well under the 4 MiB that one message to a Worker may have
 
 
+class PartsMissingError(Exception):
+    """An earlier state needs parts that are not kept any more."""
+
+
 class StateHead(Stored):
     """The root of a stored state and who wrote it."""
 
@@ -53,7 +57,7 @@ class StateStore:
             for key in RUN_STATE.get_all_instance_keys(context)
             if key not in (HEAD_KEY, TURN_START_KEY)
         }
-        self._packs = {key: _parts_of(text) for key, text in texts.items()}
+        self._packs = {key: parts_of(text) for key, text in texts.items()}
         self._sizes = {key: len(text.encode()) for key, text in texts.items()}
         self._parts = StateParts({number: part for pack in self._packs.values() for number, part in pack.items()})
 
@@ -64,6 +68,30 @@ class StateStore:
     def load_turn_start(self) -> FrameworkState | None:
         """Return the state as it was when the turn began."""
         return self._state_of(self._turn_start)
+
+    def add_parts(self, parts: dict[int, JsonValue]) -> None:
+        """Take parts that only earlier states need."""
+        self._parts.add(parts)
+
+    def load_at(self, head: str | None) -> FrameworkState | None:
+        """Return a state of earlier by its stored head.
+
+        Raises:
+            PartsMissingError: Some of its parts are not kept any more.
+        """
+        if not self.has_all_parts(head):
+            raise PartsMissingError
+        return None if head is None else self._state_of(StateHead.model_validate_json(head))
+
+    def has_all_parts(self, head: str | None) -> bool:
+        """Whether a state of earlier can still be read."""
+        if head is None:
+            return True
+        try:
+            self._parts.reach(StateHead.model_validate_json(head).root)
+        except KeyError:
+            return False
+        return True
 
     def save(self, state: FrameworkState) -> None:
         """Stage a new state: its new parts and its head.
@@ -100,14 +128,22 @@ class StateStore:
         self._head = self._turn_start
         restore_turn_start(self._context)
 
-    def end_turn(self) -> None:
-        """Forget the turn's start and everything that the state no longer reaches."""
-        self._turn_start = None
-        RUN_STATE.delete(self._context, TURN_START_KEY)
-        self._collect(self._head)
+    def end_turn(self) -> dict[int, JsonValue]:
+        """Forget the turn's start and everything that the state no longer reaches.
 
-    def _collect(self, *roots: StateHead | None) -> None:
-        """Delete the packs that no root reaches, and shrink those that are mostly dead."""
+        Returns:
+            What of the forgotten the turn's start had reached, by number.
+        """
+        turn_start, self._turn_start = self._turn_start, None
+        RUN_STATE.delete(self._context, TURN_START_KEY)
+        forgotten = self._collect(self._head)
+        if not forgotten or turn_start is None:
+            return {}
+        return {number: forgotten[number] for number in self._parts.reach(turn_start.root) & forgotten.keys()}
+
+    def _collect(self, *roots: StateHead | None) -> dict[int, JsonValue]:
+        """Delete the packs that no root reaches, and shrink those that are mostly dead; return what was in them."""
+        forgotten: dict[int, JsonValue] = {}
         reached = {number for root in roots if root is not None for number in self._parts.reach(root.root)}
         for key, parts in list(self._packs.items()):
             live = {number: part for number, part in parts.items() if number in reached}
@@ -116,6 +152,10 @@ class StateStore:
                 del self._packs[key], self._sizes[key]
             elif len(live) < len(parts) and 2 * StatePack(parts=live).size_in_bytes() < self._sizes[key]:
                 self._write(key, live)
+            else:
+                continue
+            forgotten.update((number, part) for number, part in parts.items() if number not in live)
+        return forgotten
 
     def _write(self, key: str, parts: dict[int, JsonValue]) -> None:
         text = StatePack(parts=parts).model_dump_json()
@@ -136,6 +176,32 @@ class StateStore:
             format=head.format,
             value=self._parts.join(head.root),
         )
+
+
+def first_save(state: FrameworkState) -> tuple[list[dict[int, JsonValue]], str]:
+    """Split the first state of a session: the packs and the head that `write_pack` and `write_head` take.
+
+    Equal states are split equally.
+    """
+    split = StateParts({}).split(state.value, 1)
+    head = StateHead(
+        framework=state.framework,
+        framework_version=state.framework_version,
+        format=state.format,
+        next_part=split.next_part,
+        root=split.root,
+    )
+    return [pack.parts for pack in _packs(split)], head.model_dump_json()
+
+
+def write_pack(context: Context, parts: dict[int, JsonValue]) -> None:
+    """Stage a pack of parts that no head needs yet."""
+    RUN_STATE.set(context, f"pack-{next(iter(parts))}", StatePack(parts=parts).model_dump_json())
+
+
+def write_head(context: Context, head: str) -> None:
+    """Stage the head of a state whose packs are written."""
+    RUN_STATE.set(context, HEAD_KEY, head)
 
 
 def begin_turn(context: Context) -> None:
@@ -160,7 +226,7 @@ def forget_turn_start(context: Context) -> None:
     RUN_STATE.delete(context, TURN_START_KEY)
 
 
-def _parts_of(pack: str) -> dict[int, JsonValue]:
+def parts_of(pack: str) -> dict[int, JsonValue]:
     """Read a pack without walking its parts in Python, which a validation of JSON values does."""
     document = cast("dict[str, dict[str, JsonValue]]", json.loads(pack))
     return {int(number): part for number, part in document["parts"].items()}

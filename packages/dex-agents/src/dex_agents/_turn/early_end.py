@@ -6,6 +6,7 @@ from typing import Literal
 
 from dex import AsyncContext
 
+from dex_agents._storage.kept_turns import end_state_of_turn
 from dex_agents._storage.limits import clipped
 from dex_agents._storage.message_log import MessageLog
 from dex_agents._storage.records import CallRecord
@@ -121,5 +122,5 @@ async def _close_with_runner(
         store.restore_turn_start()
     else:
         store.save(closed.state)
-    store.end_turn()
+    end_state_of_turn(context, store, turn.number, services.options.forkable_turns)
     return closed.undone or closed.state is None

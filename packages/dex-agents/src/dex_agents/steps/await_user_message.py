@@ -7,10 +7,12 @@ from typing import Final
 from dex import AsyncContext, StepDecision, StepOptions, Wait, go_to_many
 
 from dex_agents._storage import state_store
+from dex_agents._storage.kept_turns import keep_turn_end
 from dex_agents._storage.limits import MAX_SETTINGS_BYTES, MAX_UNSETTLED_CALLS, clipped
 from dex_agents._storage.message_log import MessageLog
 from dex_agents._storage.records import TurnRecord
 from dex_agents._storage.schema import (
+    FORK_ENDS,
     INTERRUPTS,
     MESSAGE_TURNS,
     MESSAGES,
@@ -30,6 +32,7 @@ from dex_agents._storage.schema import (
 from dex_agents._storage.session_editor import SessionEditor
 from dex_agents._turn.event_writer import EventWriter
 from dex_agents._turn.failure_note import joined_notes
+from dex_agents._turn.forking import is_receiving, open_fork
 from dex_agents._turn.outcome_reports import take_reports
 from dex_agents._turn.turn_mail import begin_mail
 from dex_agents.events import AgentEventType
@@ -60,12 +63,13 @@ class AwaitUserMessage(SessionStep[SessionStart]):
 
     async def wait_for(self, context: AsyncContext, input: SessionStart) -> Wait:
         """Say that the session waits."""
+        if is_receiving(context):
+            _introduce(context, input)
+            STATUS.set(context, SessionStatus.RECEIVING_HISTORY.value)
+            return Wait.until(FORK_ENDS.for_one())
         session = SessionEditor(context)
         if find(context, SESSION) is None:
-            SETTINGS.set(context, _usable(SessionSettings(values=input.settings), context.flow_id))
-            # Written by the Flow itself too: what a start request sets carries no search index.
-            TITLE.set(context, input.title)
-            USER.set(context, input.user)
+            _introduce(context, input)
             session.save(SessionStatus.AWAITING_USER_MESSAGE)
         elif find(context, STATUS) != SessionStatus.AWAITING_USER_MESSAGE:  # the end of a turn has said it already
             session.save(SessionStatus.AWAITING_USER_MESSAGE)
@@ -75,10 +79,14 @@ class AwaitUserMessage(SessionStep[SessionStart]):
     async def execute(self, context: AsyncContext, input: SessionStart) -> StepDecision:
         """Begin a turn with the message."""
         del input
+        if FORK_ENDS.results(context):
+            open_fork(context)
+            return go_to_many(_moves.to_await_user_message())
         options = self._services.options
         late = [mail.steering for mail in TURN_MAIL.results(context) if mail.steering is not None]
         (message,) = (*late, *USER_MESSAGES.results(context))
         session = SessionEditor(context)
+        keep_turn_end(context, session.record, options.forkable_turns)
         number = session.record.turn_number + 1
         turn_id = f"turn-{number}"
         log = MessageLog(context)
@@ -118,6 +126,13 @@ class AwaitUserMessage(SessionStep[SessionStart]):
         # Answered interrupts stayed until here, so that a late second answer hears why it is refused.
         for interrupt_id in INTERRUPTS.get_all_instance_keys(context):
             INTERRUPTS.delete(context, interrupt_id)
+
+
+def _introduce(context: AsyncContext, start: SessionStart) -> None:
+    SETTINGS.set(context, _usable(SessionSettings(values=start.settings), context.flow_id))
+    # Written by the Flow itself too: what a start request sets carries no search index.
+    TITLE.set(context, start.title)
+    USER.set(context, start.user)
 
 
 def _usable(settings: SessionSettings, session_id: str) -> SessionSettings:

@@ -2,6 +2,7 @@
 
 from dex import AsyncContext, StepDecision, StepOptions, go_to_many
 
+from dex_agents._storage.kept_turns import end_state_of_turn
 from dex_agents._storage.limits import MAX_KEPT_CALLS, clipped
 from dex_agents._storage.message_log import MessageLog
 from dex_agents._storage.records import RunModelInput
@@ -84,7 +85,7 @@ class RunModel(SessionStep[RunModelInput]):
                 store.save(step.state)
                 movements = self._record(context, session, steering, step, events)
                 if isinstance(step.outcome, Finished):
-                    store.end_turn()
+                    end_state_of_turn(context, store, turn.number, self._services.options.forkable_turns)
             except (TurnFailedError, StateNotReadableError) as error:
                 if isinstance(error, StateNotReadableError) and error.newer_writer:
                     raise

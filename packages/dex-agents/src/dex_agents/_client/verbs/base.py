@@ -8,6 +8,7 @@ from dex import Credential
 from dex_agents._client.address import DEFAULT_SERVER_ADDRESS, named_server_address
 from dex_agents._client.connection import Connection
 from dex_agents._client.event_reader import EventReader
+from dex_agents._client.forking import Forking
 from dex_agents._client.interrupt_answers import InterruptAnswers
 from dex_agents._client.message_pages import MessagePages
 from dex_agents._client.session_lifecycle import SessionLifecycle
@@ -40,6 +41,7 @@ class ClientBase:
         self._answers = InterruptAnswers(flow, self._connection)
         self._pages = MessagePages(flow, self._connection)
         self._turns = TurnControl(flow, self._connection)
+        self._forking = Forking(flow, self._connection, self._lifecycle, self._pages)
 
     async def __aenter__(self) -> Self:
         if self._owns_connection:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pydantic import JsonValue
 
 from dex_agents._client.content import check_label
+from dex_agents._client.forking import ForkOrder
 from dex_agents._client.session_search import SessionPage, session_query, summary_of
 from dex_agents._client.verbs.base import ClientBase
 from dex_agents.errors import ConfigurationError
@@ -36,6 +37,50 @@ class SessionVerbs(ClientBase):
             title=check_label("title", title), user=check_label("user", user), settings=dict(settings or {})
         )
         return await self._lifecycle.start(session_id, start)
+
+    async def fork_session(
+        self,
+        session_id: str,
+        new_session_id: str,
+        *,
+        from_sequence: int | None = None,
+        title: str | None = None,
+        user: str | None = None,
+        settings: Mapping[str, JsonValue] | None = None,
+    ) -> bool:
+        """Start a new session from a finished turn of an old one, which may run or be stopped, and is not changed.
+
+        The new session has the messages and the model's history up to the end of that turn; it goes its own way from
+        there. What the old one used, its unsettled calls and its waiting messages stay with it. When the call breaks
+        off, the same call finishes the fork; messages for the new session wait until then.
+
+        Args:
+            session_id: The old session.
+            new_session_id: The new one's id; one that is this fork already is found, or finished.
+            from_sequence: Any message of the last turn that the new session should have; None takes the newest
+                finished turn. The newest turns can be forked (option `forkable_turns`).
+            title: Of the new session; None takes the old one's.
+            user: Whom it belongs to; None takes the old one's.
+            settings: Of the new session; None takes the old one's.
+
+        Returns:
+            True when this call finished the fork; False when it had been finished.
+
+        Raises:
+            TurnNotForkableError: The turn has not finished, or its end is not kept; names those that can be forked.
+            SessionAlreadyExistsError: The new id belongs to something else.
+            SessionNotFoundError: There is no such old session.
+            ConfigurationError: There is no such message.
+        """
+        order = ForkOrder(
+            source=session_id,
+            target=new_session_id,
+            from_sequence=from_sequence,
+            title=title,
+            user=user,
+            settings=None if settings is None else dict(settings),
+        )
+        return await self._forking.fork(order)
 
     async def list_sessions(
         self, *, status: str | None = None, user: str | None = None, limit: int = 100, page_token: str = ""
