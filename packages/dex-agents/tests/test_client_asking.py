@@ -13,6 +13,7 @@ from dex_agents.errors import (
     AnswerTimeoutError,
     ConfigurationError,
     EngineUnavailableError,
+    MessageIdReusedError,
     NoWorkerAvailableError,
     TurnFailedError,
 )
@@ -89,6 +90,27 @@ async def test_twenty_sends_at_once_with_one_message_id_are_one_message(session:
     assert [receipt.repeated for receipt in receipts].count(False) == 1
     assert (await session.wait_for_result("m-1", timeout=10)).turn_id == "turn-1"
     assert [message.message.text async for message in session.iter_messages()] == ["say once", "once"]
+
+
+async def test_a_message_id_that_belongs_to_another_message_is_refused(session: AgentSession) -> None:
+    assert (await session.ask("say one", message_id="m-1", timeout=10)).text == "one"
+    await session.send("call write_a!\nsay done", message_id="m-2")
+    await session.send("say three", message_id="m-3")
+    await session.steer("hurry", message_id="m-4")
+
+    calls = [
+        session.ask("say two", message_id="m-1", timeout=10),
+        session.send("say four", message_id="m-2"),
+        session.send("say four", message_id="m-3"),
+        session.steer("slow down", message_id="m-4"),
+    ]
+    for refused in await asyncio.gather(*calls, return_exceptions=True):
+        assert isinstance(refused, MessageIdReusedError), refused
+        assert "an id stands for one message" in str(refused)
+
+    assert (await session.ask("say one", message_id="m-1", timeout=10)).turn_id == "turn-1"
+    assert (await session.send("say three", message_id="m-3")).repeated
+    assert (await session.snapshot()).queued_messages == 1
 
 
 async def test_an_answer_is_waited_for_through_the_death_of_engine_and_worker(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ DexAgentsError
 │   ├── MessageTooLargeError      the message is over 512 KiB: send a reference to what is large
 │   ├── AnswerTooLargeError       the answer to an interrupt is too large: give a reference to what is large
 │   ├── AnswerNotValidError       the answer does not match what was asked: correct it, nothing was used up
+│   ├── MessageIdReusedError      the id belongs to another message: give each message its own
 │   ├── MessageQueueFullError     too many messages wait: let the session catch up
 │   ├── TurnResultNotKeptError    an old message was asked again: read its turn's messages
 │   ├── TurnNotForkableError      the end of that turn is not kept: choose one that the text names
@@ -99,6 +100,10 @@ class AnswerTooLargeError(SessionError):
 
 class AnswerNotValidError(SessionError):
     """An answer, or edited arguments, do not match what was asked for. Nothing was used up: correct it and repeat."""
+
+
+class MessageIdReusedError(SessionError, ValueError):
+    """The id belongs to a message with another content. Nothing was sent; give each message an id of its own."""
 
 
 class MessageQueueFullError(SessionError):

@@ -181,11 +181,13 @@ class UserMessage(Stored):
     Attributes:
         message_id: Minted by the client; a repeated send with the same id is one message.
         content: At least one block that is not blank.
+        digest: Of the content, when the sender chose the id: a repeat with another one is refused.
     """
 
     version: int = 1
     message_id: str
     content: tuple[Block, ...]
+    digest: str = ""
 
 
 class SendReceipt(Stored):
@@ -195,7 +197,8 @@ class SendReceipt(Stored):
         message_id: The message's id.
         accepted: False when it was refused; `refusal` says why.
         repeated: The message had been received before; nothing was added.
-        refusal: `blank`, `too_large` (over 512 KiB) or `queue_full`.
+        refusal: `blank`, `too_large` (over 512 KiB), `queue_full`, or `other_content` (the id belongs to another
+            message).
         queued_messages: How many messages wait, this one included.
     """
 
@@ -203,7 +206,7 @@ class SendReceipt(Stored):
     message_id: str
     accepted: bool
     repeated: bool = False
-    refusal: Literal["blank", "too_large", "queue_full"] | None = None
+    refusal: Literal["blank", "too_large", "queue_full", "other_content"] | None = None
     queued_messages: int = 0
 
 

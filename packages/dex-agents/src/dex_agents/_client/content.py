@@ -1,6 +1,7 @@
 """What a user may send: text and media, not blank, not larger than a session takes."""
 
 from collections.abc import Sequence
+from hashlib import sha256
 from typing import Final, cast
 from uuid import uuid4
 
@@ -11,6 +12,7 @@ from dex_agents.errors import (
     BlankMessageError,
     ConfigurationError,
     DexAgentsError,
+    MessageIdReusedError,
     MessageQueueFullError,
     MessageTooLargeError,
 )
@@ -34,13 +36,22 @@ def user_message(session_id: str, content: str | Sequence[Block], message_id: st
     blocks = (TextBlock(text=content),) if isinstance(content, str) else _blocks(content)
     if is_blank(blocks):
         raise _blank(session_id)
-    message_id = str(uuid4()) if message_id is None else check_message_id(message_id)
-    message = UserMessage(message_id=message_id, content=blocks)
+    message = UserMessage(
+        message_id=str(uuid4()) if message_id is None else check_message_id(message_id), content=blocks
+    )
     with refused_values():
         size = message.size_in_bytes()
+    if message_id is not None:  # an id that was minted here is used for nothing else
+        message = message.model_copy(update={"digest": _digest(message)})
     if size > MAX_MESSAGE_BYTES:
         raise _too_large(session_id, size)
     return message
+
+
+def _digest(message: UserMessage) -> str:
+    # Without defaults: a field that a later release adds must not change it.
+    content = message.model_dump_json(include={"content"}, exclude_defaults=True)
+    return sha256(content.encode()).hexdigest()[:32]
 
 
 def refusal_of(session_id: str, message: UserMessage, receipt: SendReceipt) -> DexAgentsError:
@@ -50,6 +61,12 @@ def refusal_of(session_id: str, message: UserMessage, receipt: SendReceipt) -> D
             return _blank(session_id)
         case "too_large":
             return _too_large(session_id, message.size_in_bytes())
+        case "other_content":
+            return MessageIdReusedError(
+                f"session {session_id!r} has another message with the id {message.message_id!r}: an id stands for one "
+                "message; send this one with an id of its own",
+                session_id=session_id,
+            )
         case _:
             return MessageQueueFullError(
                 f"session {session_id!r} has {receipt.queued_messages} messages waiting and takes no more: "

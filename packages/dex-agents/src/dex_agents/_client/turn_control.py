@@ -10,7 +10,7 @@ from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, w
 
 from dex_agents._client.connection import Connection
 from dex_agents._client.content import refusal_of
-from dex_agents._storage.schema import MESSAGE_TURNS, UNSETTLED_CALLS
+from dex_agents._storage.schema import MESSAGE_DIGESTS, MESSAGE_TURNS, UNSETTLED_CALLS
 from dex_agents._turn.settings import check_size
 from dex_agents.errors import ConfigurationError, EngineUnavailableError, OutcomeNotUnknownError
 from dex_agents.snapshot import (
@@ -133,7 +133,8 @@ class TurnControl:
 
 def _for_message(message: UserMessage) -> RPCInvokeOptions:
     """Lock and load what makes a repeated send one message."""
+    digest = (MESSAGE_DIGESTS.load(message.message_id),) if message.digest else ()
     return RPCInvokeOptions(
         lock_attribute_map_instances=(MESSAGE_TURNS.lock(message.message_id),),
-        load_attribute_map_instances=(MESSAGE_TURNS.load(message.message_id),),
+        load_attribute_map_instances=(MESSAGE_TURNS.load(message.message_id), *digest),
     )

@@ -45,6 +45,8 @@ INTERRUPTS: Final = AttributeMap("AgentInterrupts", records.InterruptRecord)
 # A client waits on these: first until its message has a turn, then until that turn has a result. A result is a
 # `TurnResult` as text, since a client can wait for text and numbers only.
 MESSAGE_TURNS: Final = AttributeMap("AgentMessageTurns", int)
+# Of messages whose sender chose the id: what they said, so that an id is not taken for two messages.
+MESSAGE_DIGESTS: Final = AttributeMap("AgentMessageDigests", str)
 FINISHED_TURNS: Final = Attribute("AgentFinishedTurns", int)
 TURN_RESULTS: Final = AttributeMap("AgentTurnResults", str)
 
@@ -80,6 +82,7 @@ DEFINITIONS: Final = (
     OUTCOME_REPORTS,
     INTERRUPTS,
     MESSAGE_TURNS,
+    MESSAGE_DIGESTS,
     FINISHED_TURNS,
     TURN_RESULTS,
     TURN_ENDS,

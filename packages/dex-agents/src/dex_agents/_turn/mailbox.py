@@ -3,11 +3,11 @@
 from typing import Final
 from unicodedata import category
 
-from dex import Context
+from dex import AttributeMapNotLoadedError, Context
 
 from dex_agents._storage.limits import MAX_MESSAGE_BYTES, MAX_STEERING_BYTES, MAX_STEERING_MESSAGES
 from dex_agents._storage.records import TurnMail
-from dex_agents._storage.schema import MESSAGE_TURNS, TURN_MAIL, USER_MESSAGES
+from dex_agents._storage.schema import MESSAGE_DIGESTS, MESSAGE_TURNS, TURN_MAIL, USER_MESSAGES, find_instance
 from dex_agents.messages import Block, TextBlock
 from dex_agents.options import AgentSessionOptions
 from dex_agents.snapshot import SendReceipt, UserMessage
@@ -56,8 +56,23 @@ def _examine(context: Context, message: UserMessage, max_bytes: int, waiting: in
     if message.size_in_bytes() > max_bytes:
         return SendReceipt(message_id=message_id, accepted=False, refusal="too_large", queued_messages=waiting)
     if MESSAGE_TURNS.get(context, message_id) != 0:
+        if _is_another_one(context, message):
+            return SendReceipt(message_id=message_id, accepted=False, refusal="other_content", queued_messages=waiting)
         return SendReceipt(message_id=message_id, accepted=True, repeated=True, queued_messages=waiting)
     if waiting >= max_waiting:
         return SendReceipt(message_id=message_id, accepted=False, refusal="queue_full", queued_messages=waiting)
     MESSAGE_TURNS.set(context, message_id, QUEUED)
+    if message.digest:
+        MESSAGE_DIGESTS.set(context, message_id, message.digest)
     return SendReceipt(message_id=message_id, accepted=True, queued_messages=waiting + 1)
+
+
+def _is_another_one(context: Context, message: UserMessage) -> bool:
+    """Whether the message's id was used for another content; not known when either of them has no digest."""
+    if not message.digest:
+        return False
+    try:
+        stored = find_instance(context, MESSAGE_DIGESTS, message.message_id)
+    except AttributeMapNotLoadedError:  # a client of a release that loads the turns only
+        return False
+    return bool(stored) and stored != message.digest

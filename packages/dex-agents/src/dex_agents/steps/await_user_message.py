@@ -14,6 +14,7 @@ from dex_agents._storage.records import TurnRecord
 from dex_agents._storage.schema import (
     FORK_ENDS,
     INTERRUPTS,
+    MESSAGE_DIGESTS,
     MESSAGE_TURNS,
     MESSAGES,
     OUTCOME_REPORTS,
@@ -115,6 +116,7 @@ class AwaitUserMessage(SessionStep[SessionStart]):
         for message_id in MESSAGE_TURNS.get_all_instance_keys(context):
             if 0 < MESSAGE_TURNS.get(context, message_id) <= number - REMEMBERED_MESSAGE_IDS:
                 MESSAGE_TURNS.delete(context, message_id)
+                MESSAGE_DIGESTS.delete(context, message_id)
         MESSAGE_TURNS.set(context, message.message_id, number)
         TURN_RESULTS.delete(context, f"turn-{number - REMEMBERED_TURN_RESULTS}")
         unsettled = sorted(

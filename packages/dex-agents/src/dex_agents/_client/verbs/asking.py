@@ -29,6 +29,7 @@ class AskingVerbs(ClientBase):
 
         Raises:
             BlankMessageError: Nothing but whitespace.
+            MessageIdReusedError: The id belongs to a message with another content.
             MessageTooLargeError: Larger than 512 KiB.
             MessageQueueFullError: Too many messages wait.
             SessionNotFoundError: There is no such session.
