@@ -115,12 +115,15 @@ def bench(session: nox.Session) -> None:
 def crash(session: nox.Session) -> None:
     """Kill Workers and engines at every moment of a session, and the engine at 200 random ones.
 
-    A sample of both is part of `tests`. About 7 s a case of a session, and three cases a moment and adapter. Arguments
-    go to pytest: `nox -s crash -- -k pydantic-ai`.
+    The disk under the engine fails, and its power is cut, at each of its operations. A sample of all this is part of
+    `tests`. About 7 s a case of a session, and three cases a moment and adapter; the engine's own part takes some ten
+    minutes. Arguments go to pytest: `nox -s crash -- -k pydantic-ai`.
     """
     sync(session, "test")
-    chosen = ("tests/crash", "packages/dex-agents-embedded/tests/test_crash.py")
-    session.run("pytest", *chosen, *session.posargs, env={"CRASH_MATRIX": "whole", "DEX_AGENTS_CRASH_ROUNDS": "200"})
+    own = [f"packages/dex-agents-embedded/tests/test_{name}.py" for name in ("crash", "power_cut")]
+    session.run(
+        "pytest", "tests/crash", *own, *session.posargs, env={"CRASH_MATRIX": "whole", "DEX_AGENTS_CRASH_ROUNDS": "200"}
+    )
 
 
 def tags(cell: Cell) -> list[str]:

@@ -1,4 +1,6 @@
-"""The Flow of the crash tests, and the processes that run it: `python crash_flow.py engine|dying-engine|worker ...`.
+"""The Flow of the crash tests, and the processes that run it: `python crash_flow.py ROLE ...`.
+
+Roles are `engine`, `engine-with-stream-file`, `dying-engine`, `power-cut-engine` and `worker`.
 
 Every handler appends a line to a log outside the engine before it does anything else, so that the log tells what
 really ran.
@@ -48,6 +50,7 @@ from dex import (
 )
 
 from dex_agents_embedded import EmbeddedEngine
+from unsafe_disk import UnsafeDisk, engine_on
 
 LOG_VARIABLE = "CRASH_LOG"
 DIE_VARIABLE = "CRASH_FLOW_DIE_AT"
@@ -178,6 +181,20 @@ class DyingEngine(EmbeddedEngine):
         return maybe_die
 
 
+async def serve_until_power_cut(directory: Path, address: str, dice: random.Random) -> None:
+    """Serve on a disk that loses what was not synced, and end at one of its operations, as the seed says."""
+    last = dice.randint(1, 300)
+
+    def before(number: int, what: str, name: str) -> None:
+        if number == last:
+            disk.cut_power(directory, dice)
+            os._exit(9)
+
+    disk = UnsafeDisk(directory, before)
+    with engine_on(disk):
+        await serve(EmbeddedEngine(directory, address))
+
+
 async def serve(engine: EmbeddedEngine) -> None:
     async with engine:
         print(engine.address, flush=True)
@@ -202,6 +219,9 @@ if __name__ == "__main__":
         asyncio.run(serve(EmbeddedEngine(arguments[0], arguments[1])))
     elif role == "engine-with-stream-file":
         asyncio.run(serve(EmbeddedEngine(arguments[0], arguments[1], stream_backend="file")))
+    elif role == "power-cut-engine":
+        seed = random.Random(os.environ[DIE_VARIABLE])
+        asyncio.run(serve_until_power_cut(Path(arguments[0]), arguments[1], seed))
     elif role == "dying-engine":
         asyncio.run(serve(DyingEngine(arguments[0], arguments[1])))
     else:

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import random
+import resource
 import shutil
 import sqlite3
+import subprocess
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -36,7 +38,6 @@ from dex.dexpb import dex_pb2 as pb
 
 from dex_agents_embedded import CommitFailedError, DataFileError, EmbeddedEngine
 from dex_agents_embedded._store import schema
-from dex_agents_embedded.storage import check_integrity
 from engine_world import World, eventually
 
 total = Attribute("total", int)
@@ -230,6 +231,84 @@ async def test_a_disk_that_takes_nothing_more_stops_the_engine_which_says_why_an
             await world.client.describe_flow(f"flow-{len(acknowledged)}")
 
 
+async def fill(world: World) -> list[str]:
+    """Start Flows until the engine cannot take one more, and return those that it acknowledged."""
+    acknowledged: list[str] = []
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        for number in range(2000):
+            request = start_request(f"flow-{number}")
+            request.step_input.string_value = "x" * 2000
+            await world.service.StartFlow(request)
+            acknowledged.append(request.flow_id)
+    assert caught.value.code() == grpc.StatusCode.UNAVAILABLE
+    async with asyncio.timeout(5):
+        await world.engine.wait_ended()
+    return acknowledged
+
+
+async def go_on(directory: Path, acknowledged: list[str]) -> None:
+    """Start an engine anew and check that it has everything, and works."""
+    flow = CountFlow()
+    async with World(directory, flow, engine=EmbeddedEngine(directory / "data")) as world:
+        await world.start_worker()
+        for flow_id in acknowledged:
+            assert await world.client.describe_flow(flow_id)
+        await world.client.start_flow(flow, "after", 3)
+        assert (await world.finish("after")).single_output(int) == 3
+
+
+async def test_an_engine_whose_files_may_grow_no_more_stops_and_goes_on_once_they_may(tmp_path: Path) -> None:
+    """The operating system itself refuses the write, as it does for a full disk."""
+    async with World(tmp_path, engine=EmbeddedEngine(tmp_path / "data", stop_grace_seconds=0.5)) as world:
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, hard))
+        try:
+            acknowledged = await fill(world)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        assert "start the engine again" in str(world.engine.failure)
+    assert acknowledged
+    await go_on(tmp_path, acknowledged)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Generator[Path, None, None]:
+    """A file system of 2 MiB."""
+    directory = tmp_path / "small"
+    directory.mkdir()
+    options = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(directory)]
+    if shutil.which("mount") is None or subprocess.run(options, capture_output=True, check=False).returncode:
+        pytest.skip("only who may mount a file system can fill a small one")
+    yield directory
+    subprocess.run(["umount", "--lazy", str(directory)], check=True)
+
+
+async def test_an_engine_on_a_full_disk_stops_and_goes_on_once_there_is_space(small_disk: Path) -> None:
+    filler = small_disk / "filler"
+    filler.write_bytes(bytes(1_000_000))
+    async with World(small_disk, engine=EmbeddedEngine(small_disk / "data", stop_grace_seconds=0.5)) as world:
+        acknowledged = await fill(world)
+        assert "disk is full" in str(world.engine.failure)
+    assert acknowledged
+    filler.unlink()
+    await go_on(small_disk, acknowledged)
+
+
+def remount(directory: Path, how: str) -> None:
+    subprocess.run(["mount", "-o", f"remount,{how}", str(directory)], check=True)
+
+
+async def test_an_engine_on_a_read_only_disk_does_not_start_and_changes_nothing(small_disk: Path) -> None:
+    async with World(small_disk, engine=EmbeddedEngine(small_disk / "data")) as world:
+        await world.service.StartFlow(start_request("flow"))
+    remount(small_disk, "ro")
+    with pytest.raises(DataFileError, match="cannot be written") as caught:
+        await EmbeddedEngine(small_disk / "data").start()
+    assert caught.value.reason == "not_writable"
+    remount(small_disk, "rw")
+    await go_on(small_disk, ["flow"])
+
+
 async def test_a_place_that_cannot_be_written_is_refused_at_the_start(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no directory")
     with pytest.raises(DataFileError, match="cannot be written") as caught:
@@ -281,83 +360,6 @@ async def test_after_a_power_cut_the_file_opens_at_the_last_whole_commit(tmp_pat
         copy.with_name("engine.db-wal").write_bytes(frozen_log)
         last_whole = max(index for index, end in enumerate(ends) if end <= cut)
         assert read_everything(copy) == states[last_whole]
-
-
-class SectorDisk:
-    """Remembers what each sync made safe, and what was written after it and may be lost in a power cut."""
-
-    def __init__(self, directory: Path, copies: Path) -> None:
-        self._directory = directory
-        self._copies = copies
-        self.synced: Path | None = None
-        self.cuts: list[tuple[Path, Path]] = []
-
-    def before_commit(self) -> None:
-        """Freeze a moment at which the group before is safe and this one is not."""
-        if self.synced is not None:
-            self.cuts.append((self.synced, self._copy()))
-
-    def after_commit(self) -> None:
-        self.synced = self._copy()
-
-    def _copy(self) -> Path:
-        target = self._copies / f"{len(list(self._copies.iterdir())):04}"
-        target.mkdir()
-        for name in ("engine.db", "engine.db-wal"):
-            shutil.copy(self._directory / name, target / name)
-        return target
-
-
-class EngineOnSectorDisk(EmbeddedEngine):
-    def __init__(self, directory: Path, disk: SectorDisk) -> None:
-        super().__init__(directory, stop_grace_seconds=0.5)
-        self._sectors = disk
-
-    def _before_commit(self) -> Callable[[], None]:
-        return self._sectors.before_commit
-
-    def _after_commit(self) -> Callable[[], None]:
-        return self._sectors.after_commit
-
-
-def cut_power(synced: Path, written: Path, target: Path, dice: random.Random) -> None:
-    """Make the files as a power cut may leave them: of what was not synced, any sectors may be there and others not."""
-    shutil.rmtree(target, ignore_errors=True)
-    target.mkdir()
-    for name in ("engine.db", "engine.db-wal"):
-        safe, hoped = (synced / name).read_bytes(), (written / name).read_bytes()
-        content = bytearray(safe.ljust(len(hoped), b"\0"))
-        for start in range(0, len(hoped), 512):
-            if dice.random() < 0.5:
-                content[start : start + 512] = hoped[start : start + 512]
-        (target / name).write_bytes(content)
-
-
-async def test_a_power_cut_that_drops_unsynced_writes_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
-    flow = CountFlow()
-    (tmp_path / "copies").mkdir()
-    disk = SectorDisk(tmp_path / "data", tmp_path / "copies")
-    acknowledged: dict[Path, int] = {}
-    async with World(tmp_path, flow, engine=EngineOnSectorDisk(tmp_path / "data", disk)) as world:
-        await world.service.StartFlow(start_request("flow"))
-        await world.start_worker()
-        for number in range(40):
-            await world.call(flow.put, "flow", number)
-            assert disk.synced is not None
-            acknowledged[disk.synced] = number
-    dice = random.Random(11)
-    checked = 0
-    for synced, written in disk.cuts:
-        if synced not in acknowledged:
-            continue
-        for _ in range(3):
-            cut_power(synced, written, tmp_path / "cut", dice)
-            assert check_integrity(tmp_path / "cut") == []
-            with closing(sqlite3.connect(tmp_path / "cut" / "engine.db")) as database:
-                (value,) = database.execute("SELECT value FROM attribute").fetchone()
-            assert pb.Value.FromString(value).int_value >= acknowledged[synced]
-            checked += 1
-    assert checked >= 90
 
 
 def read_copy(directory: Path, file: Path) -> list[list[tuple[Any, ...]]]:

@@ -29,14 +29,14 @@ from ._rpcs import Rpcs
 from ._servicers.flows import Flows
 from ._servicers.worker_tasks import WorkerTasks
 from ._shell import Shell
-from ._store.directory import DATA_FILE, lock, not_writable
+from ._store.directory import DATA_FILE, lock, make_directory, not_writable
 from ._store.loader import Loader
-from ._store.schema import open_file, open_reader
+from ._store.schema import open_file, open_reader, refusal
 from ._store.writer import Writer
 from ._stream_log import StreamLog
 from ._stream_servicer import StreamServicer
 from ._streams import StreamBackend, StreamStore
-from .errors import AddressError, CommitFailedError, DataFileError, EngineError
+from .errors import AddressError, CommitFailedError, EngineError
 
 _HOT_RUNS: Final = 256
 STREAM_DIRECTORY: Final = "streams"
@@ -171,10 +171,7 @@ class EmbeddedEngine:
             raise RuntimeError("an engine is started once: make a new EmbeddedEngine")
         host = _allowed_host(self._requested_address, has_token=self._token_file is not None)
         tokens = () if self._token_file is None else read_tokens(self._token_file)
-        try:
-            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        except OSError as error:
-            raise not_writable(self._directory, error) from error
+        make_directory(self._directory)
         self._lock = lock(self._directory)
         try:
             await self._open(host, tokens)
@@ -243,8 +240,7 @@ class EmbeddedEngine:
             self._metrics = self._serve_metrics(shell, self._writer, self._streams)
             recovered = await shell.recover()
         except sqlite3.Error as error:
-            text = f"{path} is damaged ({error}): restore it from a backup, or use another directory"
-            raise DataFileError(text, "unreadable") from error
+            raise refusal(path, error) from error
         await server.start()
         self._sweeping = asyncio.create_task(Retention(shell.runs, loader, self._writer).run())
         self._address = f"{host}:{port}"

@@ -12,6 +12,7 @@ from typing import Final
 
 from dex_agents_embedded.errors import DataFileError, EngineInUseError
 
+from .files import sync_directory
 from .schema import check
 
 DATA_FILE: Final = "engine.db"
@@ -40,6 +41,21 @@ def lock(directory: Path) -> int:
         text = f"another engine uses {directory}: connect to that one, stop it, or choose another directory"
         raise EngineInUseError(text) from error
     return descriptor
+
+
+def make_directory(directory: Path) -> None:
+    """Create an engine's directory if need be, so that it survives a power cut.
+
+    Raises:
+        DataFileError: It cannot be created.
+    """
+    missing = [path for path in (directory, *directory.parents) if not path.exists()]
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for created in missing:
+            sync_directory(created.parent)
+    except OSError as error:
+        raise not_writable(directory, error) from error
 
 
 def not_writable(path: Path, error: OSError) -> DataFileError:

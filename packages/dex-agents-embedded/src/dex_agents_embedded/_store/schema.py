@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
+from collections.abc import Callable
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Final
 
 from dex_agents_embedded.errors import DataFileError
 
+from .files import put_in_place
 from .migrations import MIGRATIONS
 
 APPLICATION_ID: Final = 0x44584147
@@ -22,6 +24,13 @@ _NO_FAULT_OF_THE_FILE: Final = frozenset(
 )
 
 _QUICK_CHECK_LIMIT_BYTES: Final = 64 * 1024 * 1024  # checking a file of this size takes well under a second
+
+
+_CHECKPOINT_PAGES: Final = 4000
+"""16 MiB: every checkpoint writes the hot pages once more, and costs two waits for the disk."""
+
+new_connection: Callable[..., sqlite3.Connection] = sqlite3.connect
+"""How the engine opens the file for writing and reading; tests put a disk of their own below it."""
 
 
 def open_file(path: Path) -> sqlite3.Connection:
@@ -38,53 +47,54 @@ def open_file(path: Path) -> sqlite3.Connection:
             check(path)
         else:
             _create(path)
-        connection = _connect(path)
-        migrate(connection)
+        with ExitStack() as on_failure:
+            connection = _connect(path, on_failure)
+            # An engine that was killed may have written to the log what it did not sync. It is found there all the
+            # same, so it has to be on the disk before anybody is told of it.
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            migrate(connection)
+            on_failure.pop_all()
     except OSError as error:
         raise _not_writable(path, error.strerror or str(error)) from error
     except sqlite3.Error as error:
-        if getattr(error, "sqlite_errorcode", 0) & 0xFF in _NO_FAULT_OF_THE_FILE:
-            raise _not_writable(path, str(error)) from error
-        raise _unreadable(path, str(error)) from error
+        raise refusal(path, error) from error
     return connection
 
 
 def _create(path: Path) -> None:
     """Make a new data file that is whole as soon as it has its name, so that an empty one is always a damaged one."""
-    new = path.with_name(f"{path.name}.new")
-    for leftover in (new, new.with_name(f"{new.name}-journal")):
+    unfinished = path.with_name(f"{path.name}.new")
+    for leftover in (unfinished, *(unfinished.with_name(f"{unfinished.name}-{log}") for log in ("journal", "wal"))):
         leftover.unlink(missing_ok=True)
     # What Flows keep is nobody else's; the log files take over the mode.
-    new.touch(mode=0o600)
-    connection = sqlite3.connect(new, isolation_level=None)
-    try:
+    unfinished.touch(mode=0o600)
+    with closing(new_connection(unfinished, isolation_level=None)) as connection:
+        # There is nothing to roll back to, so no second file either, and what syncs it is its move into place.
+        connection.execute("PRAGMA journal_mode = MEMORY").fetchall()
+        connection.execute("PRAGMA synchronous = OFF").fetchall()
         migrate(connection)
-    finally:
-        connection.close()
-    new.rename(path)
-    directory = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+        connection.execute("PRAGMA journal_mode = WAL").fetchall()  # the file remembers this
+    put_in_place(unfinished, path)
 
 
 def open_reader(path: Path) -> sqlite3.Connection:
     """Open a second connection to a file that `open_file` opened; it cannot write."""
-    connection = _connect(path)
-    connection.execute("PRAGMA query_only = 1")
+    with ExitStack() as on_failure:
+        connection = _connect(path, on_failure)
+        connection.execute("PRAGMA query_only = 1")
+        on_failure.pop_all()
     return connection
 
 
-def _connect(path: Path) -> sqlite3.Connection:
+def _connect(path: Path, on_failure: ExitStack) -> sqlite3.Connection:
     # The loop thread runs the statements and a second thread the COMMIT, never both at once.
-    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=256)
+    connection = new_connection(path, isolation_level=None, check_same_thread=False, cached_statements=256)
+    on_failure.callback(connection.close)
     for pragma in (
         "journal_mode = WAL",
         "synchronous = FULL",
         "fullfsync = 1",  # macOS: a plain fsync there does not reach the platter
-        # 16 MiB: every checkpoint writes the hot pages once more, and costs two waits for the disk.
-        "wal_autocheckpoint = 4000",
+        f"wal_autocheckpoint = {_CHECKPOINT_PAGES}",
         "cache_size = -16000",
         "secure_delete = FAST",
     ):
@@ -125,6 +135,13 @@ def check(path: Path) -> None:
         raise DataFileError(text, "newer")
 
 
+def refusal(path: Path, error: sqlite3.Error) -> DataFileError:
+    """Return the error for a file that SQLite cannot work with: the disk's fault, or the file's."""
+    if getattr(error, "sqlite_errorcode", 0) & 0xFF in _NO_FAULT_OF_THE_FILE:
+        return _not_writable(path, str(error))
+    return _unreadable(path, str(error))
+
+
 def _not_writable(path: Path, why: str) -> DataFileError:
     text = f"{path} cannot be written ({why}): free space, change its permissions, or use another directory"
     return DataFileError(text, "not_writable")
@@ -148,9 +165,15 @@ def migrate(connection: sqlite3.Connection) -> None:
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             connection.execute(f"PRAGMA user_version = {number}")
         except BaseException:
-            connection.execute("ROLLBACK")
+            roll_back(connection)
             raise
         connection.execute("COMMIT")
+
+
+def roll_back(connection: sqlite3.Connection) -> None:
+    """End a transaction after an error, unless SQLite has done so by itself, as it does when the disk is full."""
+    if connection.in_transaction:
+        connection.execute("ROLLBACK")
 
 
 def _pragma(connection: sqlite3.Connection, name: str) -> int:

@@ -17,8 +17,9 @@ from typing import Final
 
 from dex_agents_embedded.errors import DataFileError
 
-from .directory import DATA_FILE, lock, not_writable, reading
-from .schema import check, migrate, open_file
+from .directory import DATA_FILE, lock, make_directory, not_writable, reading
+from .files import put_in_place
+from .schema import check, migrate, open_file, roll_back
 
 _KEYED: Final = (
     ("step", "step_key"),
@@ -101,10 +102,7 @@ def import_flows(directory: Path, source: Path) -> list[str]:
     if not source.is_file():
         raise DataFileError(f"{source} does not exist: name a file that an export wrote", "unreadable")
     check(source)
-    try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise not_writable(directory, error) from error
+    make_directory(directory)
     descriptor = lock(directory)
     try:
         with tempfile.TemporaryDirectory() as scratch:
@@ -150,7 +148,7 @@ def _copy_runs(connection: sqlite3.Connection, source: str, target: str, new_key
                 _copy(connection, source, target, table, f"{column} >> 32 = ?", (old,), moved)
         connection.execute(f"INSERT OR IGNORE INTO {target}.index_type SELECT * FROM {source}.index_type")  # noqa: S608
     except BaseException:
-        connection.execute("ROLLBACK")
+        roll_back(connection)
         raise
     connection.execute("COMMIT")
 
@@ -195,14 +193,7 @@ def _new_file(target: Path) -> Generator[Path, None, None]:
         temporary.touch(mode=0o600)
         try:
             yield temporary
-            with temporary.open("rb+") as file:
-                os.fsync(file.fileno())
-            temporary.rename(target)
-            descriptor = os.open(target.parent, os.O_RDONLY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+            put_in_place(temporary, target)
         finally:
             temporary.unlink(missing_ok=True)
     except OSError as error:
