@@ -14,6 +14,7 @@ sleep                      hold the model call for 60 s
 stream-crash hello         answer, and let the first attempt raise when it has said all
 stream-hold hello          the same, but the first attempt holds for 60 s
 recall                     answer with everything that the model has seen
+pad 300                    answer with so many characters
 ```
 
 A tool's name decides what it does: `read_`, `idem_` and `write_` give its effect; `_raises`, `_nothing`, `_asks`,
@@ -40,6 +41,7 @@ from dex_agents.runner import (
     CannotCompactNow,
     Closed,
     CloseTurnRequest,
+    Compacted,
     CompactOutcome,
     CompactRequest,
     Description,
@@ -96,7 +98,16 @@ def read_runs(path: Path) -> list[dict[str, str | int]]:
 
 
 class ScriptedRunner:
-    """Runs the script in the user's message; its state is what a model would have seen, as lines."""
+    """Runs the script in the user's message; its state is what a model would have seen, as lines.
+
+    Args:
+        compacts: It can shorten what the model has seen, to a summary and the newest two lines. A line with
+            `no-summary` makes the summary's model call raise twice, `blocks-summary` holds its first run for 60 s,
+            `cannot-cut` refuses, and `takes-batch` takes the batch.
+    """
+
+    def __init__(self, *, compacts: bool = False) -> None:
+        self._compacts = compacts
 
     def describe(self) -> Description:
         """Say what this is."""
@@ -105,7 +116,7 @@ class ScriptedRunner:
             framework_version="1",
             reads_formats=(1,),
             supports_steering=False,
-            supports_compaction=False,
+            supports_compaction=self._compacts,
             tools=(KnownTool(name="write_b", arguments_schema=_ARGUMENTS),),
         )
 
@@ -186,9 +197,30 @@ class ScriptedRunner:
         return Closed(state=_state({"seen": cast("list[JsonValue]", seen), "script": []}))
 
     async def compact(self, request: CompactRequest) -> CompactOutcome:
-        """Refuse."""
-        del request
-        return CannotCompactNow(reason="the scripted runner never compacts")
+        """Count what is old; nothing else is worth remembering here."""
+        note_run("compact", turn=request.step.turn_id, attempt=request.step.attempt)
+        seen, script = _read(request.state)
+        said = "\n".join(seen)
+        if "cannot-cut" in said or not self._compacts:
+            return CannotCompactNow(reason="the script says so")
+        if "no-summary" in said and _runs("", "compact") <= 2:
+            raise RuntimeError("the summary's model call broke")
+        if "blocks-summary" in said:
+            await _block("", kind="compact")
+        taken = request.batch is not None and "takes-batch" in said
+        if request.batch is not None and taken:
+            seen += [_result_line(call) for call in request.batch.calls]
+        old, new = seen[:-2], seen[-2:]
+        summary = f"{sum(_weight(line) for line in old)} lines"
+        value: JsonValue = {"seen": [f"summary: {summary}", *new], "script": cast("list[JsonValue]", script)}
+        kept = sum(line.startswith("user: ") for line in new)
+        return Compacted(
+            state=_state(value),
+            summary=summary,
+            folded_before_step=request.first_step_of(kept or (0 if request.batch is None and not script else 1)),
+            batch_taken=taken,
+            usage=Usage(requests=1, input_tokens=len(old)),
+        )
 
     def _outcome(self, line: str, request: RunModelRequest, seen: list[str]) -> ModelOutcome:
         verb, _, rest = line.partition(" ")
@@ -212,6 +244,8 @@ class ScriptedRunner:
                 if request.step.attempt == 1:
                     raise RuntimeError("the first attempt crashes")
                 return Finished(text=rest)
+            case "pad":
+                return Finished(text="x" * int(rest))
             case "recall":
                 return Finished(text="\n".join(seen))
             case _:
@@ -258,6 +292,11 @@ def _result_line(call: SettledCall) -> str:
     return f"{call.call.name} -> {settlement.kind}: {text}"
 
 
+def _weight(line: str) -> int:
+    """Return how many lines a line stands for: a summary for all that it counted."""
+    return int(line.split()[1]) if line.startswith("summary: ") else 1
+
+
 def _state(value: JsonValue) -> FrameworkState:
     return FrameworkState(framework="scripted", framework_version="1", format=1, value=value)
 
@@ -269,9 +308,10 @@ def _read(state: FrameworkState | None) -> tuple[list[str], list[str]]:
     return list(value["seen"]), list(value["script"])
 
 
-def _runs(name: str) -> int:
+def _runs(name: str, kind: str = "tool") -> int:
     path = os.environ.get(LOG_VARIABLE)
-    return 1 if not path else sum(1 for run in read_runs(Path(path)) if run.get("name") == name)
+    runs = read_runs(Path(path)) if path else []
+    return sum(run["kind"] == kind and run.get("name", "") == name for run in runs) if path else 1
 
 
 async def _stream_badly(line: str, request: RunModelRequest) -> None:
@@ -286,9 +326,9 @@ async def _stream_badly(line: str, request: RunModelRequest) -> None:
     await asyncio.sleep(60)
 
 
-async def _block(name: str) -> None:
+async def _block(name: str, kind: str = "tool") -> None:
     """Hold the first run of the tool, at most 60 s, so that a test can kill it in the middle."""
-    if _runs(name) == 1:
+    if _runs(name, kind) == 1:
         await asyncio.sleep(60)
 
 

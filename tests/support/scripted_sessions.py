@@ -13,7 +13,9 @@ from support.waiting import wait_for
 
 def scripted_flow(options: AgentSessionOptions | None = None) -> AgentSessionFlow:
     """Build the scripted agent's Flow, the same in every process."""
-    return AgentSessionFlow(ScriptedRunner(), name="scripted", options=options or AgentSessionOptions())
+    options = options or AgentSessionOptions()
+    runner = ScriptedRunner(compacts=options.compaction is not None)
+    return AgentSessionFlow(runner, name="scripted", options=options)
 
 
 def another_flow() -> AgentSessionFlow:

@@ -17,7 +17,7 @@ from pydantic_ai.models.function import AgentInfo
 
 from dex_agents.errors import TurnFailedError
 from dex_agents.messages import MediaBlock, ReasoningBlock
-from dex_agents.runner import CannotCompactNow, CompactRequest, StepContext
+from dex_agents.runner import StepContext
 from dex_agents.testing import (
     InMemorySession,
     PendingQuestion,
@@ -361,18 +361,6 @@ async def test_usage_and_context_size_are_reported() -> None:
     assert session.usage.requests == plain.usage.requests
     assert session.usage.input_tokens == plain.usage.input_tokens
     assert session.usage.output_tokens == plain.usage.output_tokens
-
-
-async def test_compaction_is_refused_with_the_reason() -> None:
-    agent, _, _ = simple(["x"])
-    session = session_of(agent)
-    await session.send("go")
-    assert session.state is not None
-    step = StepContext(session_id="s", turn_id="turn-1", step_number=1, attempt=1, settings={}, events=session.events)
-    request = CompactRequest(step=step, state=session.state, window_tokens=1000, keep_tokens=0)
-    outcome = await PydanticAIRunner(agent).compact(request)
-    assert isinstance(outcome, CannotCompactNow)
-    assert "history processor" in outcome.reason
 
 
 def test_a_release_without_a_needed_name_is_refused_at_import() -> None:

@@ -18,6 +18,7 @@ from pydantic_ai.messages import (
     NativeToolCallPart,
     NativeToolReturnPart,
     SpeechPart,
+    TextContent,
     TextPart,
     ThinkingPart,
     ToolCallPart,
@@ -73,6 +74,20 @@ def _to_content(block: Block) -> UserContent:
         url_type = _URL_TYPES.get(block.media_type.split("/")[0], DocumentUrl)
         return url_type(url=block.uri, media_type=block.media_type)
     raise TurnFailedError("a media block of the user message has neither data_base64 nor uri: give one of them")
+
+
+def from_user_content(content: str | Sequence[UserContent]) -> tuple[Block, ...]:
+    """Return a user's prompt as blocks of the log; binary content comes without its data."""
+    blocks: list[Block] = []
+    for item in [content] if isinstance(content, str) else content:
+        if isinstance(item, str):
+            blocks.append(TextBlock(text=item))
+        elif isinstance(item, TextContent):
+            blocks.append(TextBlock(text=item.content))
+        elif isinstance(item, BinaryContent | ImageUrl | AudioUrl | VideoUrl | DocumentUrl):
+            uri = None if isinstance(item, BinaryContent) else item.url
+            blocks.append(MediaBlock(media_type=item.media_type, uri=uri))
+    return tuple(blocks)
 
 
 def from_response(response: ModelResponse, *, without: Collection[str] = ()) -> tuple[Block, ...]:

@@ -22,6 +22,7 @@ from dex_agents.runner import (
     CannotCompactNow,
     Closed,
     CloseTurnRequest,
+    Compacted,
     CompactOutcome,
     CompactRequest,
     Description,
@@ -33,8 +34,10 @@ from dex_agents.runner import (
     Waiting,
 )
 from dex_agents.tools import TOOL_CALL_NOT_RUN_ERROR_PREFIX, ToolOutcome, ToolPolicies, find_policy
+from dex_agents_pydantic_ai._compaction import compacted_state, find_cut, kept_turns, task_of, write_summary
 from dex_agents_pydantic_ai._content import to_steering_parts, to_user_content
 from dex_agents_pydantic_ai._deferrals import CatchDeferrals, DeferEveryCall
+from dex_agents_pydantic_ai._events import ForwardEvents
 from dex_agents_pydantic_ai._model_step import ModelStepRun, OpenBatch
 from dex_agents_pydantic_ai._private import DISTRIBUTION, RunInternals, installed_version
 from dex_agents_pydantic_ai._results import context_tokens, to_finished, to_log, usage_between
@@ -116,7 +119,7 @@ class PydanticAIRunner(Generic[DepsT, OutputT]):
             framework_version=installed_version(),
             reads_formats=(FORMAT,),
             supports_steering=True,
-            supports_compaction=False,
+            supports_compaction=True,
             tools=tuple(tools),
         )
 
@@ -173,7 +176,7 @@ class PydanticAIRunner(Generic[DepsT, OutputT]):
             outcome = to_finished(run)
         return ModelStep(
             outcome=outcome,
-            state=write_state(SessionState(messages=messages, turn=turn)),
+            state=write_state(SessionState(messages=messages, turn=turn, summary=state.summary)),
             messages=to_log(step, end, outcome),
             usage=usage_between(used_before, run.usage),
             context_tokens=context_tokens(step),
@@ -243,7 +246,29 @@ class PydanticAIRunner(Generic[DepsT, OutputT]):
         return Closed(state=write_state(state))
 
     async def compact(self, request: CompactRequest) -> CompactOutcome:
-        """Refuse: this release does not shorten histories."""
-        return CannotCompactNow(
-            reason="the Pydantic AI adapter does not compact yet: give the agent a history processor instead"
+        """Replace the older messages by a summary that the turn's model writes.
+
+        Raises:
+            TurnFailedError: The provider refuses the request, whatever is tried.
+            StateNotReadableError: The state was written by another version.
+        """
+        state = read_state(request.state)
+        cut = find_cut(state, request)
+        if cut is None:
+            return CannotCompactNow(reason="no message is old enough to be summarized")
+        task = task_of(cut, state, request)
+        reader = ForwardEvents(request.step.events)
+        # Only a run knows which model the agent uses; it changes the messages that it is given.
+        opened = read_state(request.state)
+        if opened.turn is None:
+            opened.turn = TurnState(run_id=f"{request.step.session_id}/{request.step.turn_id}")
+        with translate_failures():
+            async with self._runs.open(request.step, opened, capability=reader, requests_model=False) as run:
+                settings = self._runs.model_settings_of(request.step)
+                summary, usage = await write_summary(RunInternals[Any](run).model, task, settings)
+        return Compacted(
+            state=write_state(compacted_state(state, cut, summary, request.step.session_id)),
+            summary=summary,
+            folded_before_step=request.first_step_of(kept_turns(cut)),
+            usage=usage,
         )

@@ -115,7 +115,7 @@ class AgentRuns(Generic[DepsT]):
             model=step.model_setting(self.models),
             instructions=step.text_setting("instructions"),
             deps=deps,
-            model_settings=self._model_settings_of(step),
+            model_settings=self.model_settings_of(step),
             usage_limits=self.usage_limits,
             usage=load_usage(turn.usage),
             infer_name=False,
@@ -137,7 +137,12 @@ class AgentRuns(Generic[DepsT]):
         else:
             yield cast("DepsT", made)
 
-    def _model_settings_of(self, step: StepContext) -> ModelSettings | None:
+    def model_settings_of(self, step: StepContext) -> ModelSettings | None:
+        """Return the settings of the step's model requests, beyond the agent's own.
+
+        Raises:
+            TurnFailedError: The session's setting is no object.
+        """
         own = step.settings.get("model_settings")
         if own is None:
             return self.model_settings

@@ -23,7 +23,7 @@ from dex_agents.runner import FrameworkState
 from dex_agents_pydantic_ai._private import DISTRIBUTION, installed_version
 
 FORMAT: Final = 1
-"""The layout of `FrameworkState.value`: `{"messages": [...], "turn": {...} | null}`."""
+"""The layout of `FrameworkState.value`: `{"messages": [...], "turn": {...} | null}` (compacted: and `"summary"`)."""
 
 _USAGE: Final = TypeAdapter(RunUsage)
 
@@ -113,14 +113,22 @@ class TurnState(_Document):
 class _Value(_Document):
     messages: list[JsonValue]
     turn: TurnState | None = None
+    summary: str | None = None
 
 
 @dataclass
 class SessionState:
-    """The messages of a session, and the record of its running turn; None between turns."""
+    """The messages of a session.
+
+    Attributes:
+        messages: All that the model reads.
+        turn: The record of the running turn; None between turns.
+        summary: The text of the summary with which the messages begin, after a compaction.
+    """
 
     messages: list[ModelMessage]
     turn: TurnState | None = None
+    summary: str | None = None
 
     @property
     def running_turn(self) -> TurnState:
@@ -178,7 +186,7 @@ def read_state(state: FrameworkState | None) -> SessionState:
         )
     try:
         value = _Value.model_validate(state.value)
-        return SessionState(messages=load_messages(value.messages), turn=value.turn)
+        return SessionState(messages=load_messages(value.messages), turn=value.turn, summary=value.summary)
     except ValidationError as error:
         raise StateNotReadableError(
             f"the state was written by {theirs} and cannot be read by {ours}: {error.errors(include_input=False)[:3]}",
@@ -189,11 +197,14 @@ def read_state(state: FrameworkState | None) -> SessionState:
 def write_state(state: SessionState) -> FrameworkState:
     """Write a state for the session to store."""
     turn = None if state.turn is None else state.turn.model_dump(mode="json")
+    value: dict[str, JsonValue] = {"messages": dump_messages(state.messages), "turn": turn}
+    if state.summary is not None:
+        value["summary"] = state.summary
     return FrameworkState(
         framework=DISTRIBUTION,
         framework_version=installed_version(),
         format=FORMAT,
-        value={"messages": dump_messages(state.messages), "turn": turn},
+        value=value,
     )
 
 

@@ -28,6 +28,7 @@ class AgentEventType(StrEnum):
     TOOL_CALL_FINISHED = "tool_call_finished"
     INTERRUPT_REQUESTED = "interrupt_requested"
     INTERRUPT_RESOLVED = "interrupt_resolved"
+    CONTEXT_COMPACTED = "context_compacted"
     TURN_COMPLETED = "turn_completed"
     TURN_FAILED = "turn_failed"
 

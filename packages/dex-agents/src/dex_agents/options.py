@@ -7,6 +7,9 @@ from dex_agents.errors import ConfigurationError
 
 _MIB = 1024 * 1024
 
+MIN_CONTEXT_WINDOW = 1000
+"""Tokens; a smaller window has no room for a summary beside a message."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class AgentSessionOptions:
@@ -23,6 +26,12 @@ class AgentSessionOptions:
         message_chunk_max_bytes: Most bytes of one chunk; a larger single message gets a chunk of its own.
         max_queued_messages: User messages that may wait for their turn.
         forkable_turns: So many finished turns, beside the newest one, can be forked, 0 to 50; each costs about 1 KB.
+        compaction: Size of the model's context window in tokens, at least 1,000. When the next model input would reach
+            85 % of it, older messages are folded into a summary first. None, the default, never does. Turn it on only
+            when every Worker of the Flow type knows it.
+        retained_message_limit: With compaction: so many of the newest messages stay in the log at least; older ones
+            are deleted, a chunk at a time, once they are summarized. None keeps all. A turn that saves more messages
+            than that needs a higher limit.
     """
 
     interrupt_deadline: timedelta | None = None
@@ -34,6 +43,8 @@ class AgentSessionOptions:
     message_chunk_max_bytes: int = _MIB
     max_queued_messages: int = 100
     forkable_turns: int = 20
+    compaction: int | None = None
+    retained_message_limit: int | None = 1000
 
     def __post_init__(self) -> None:
         if self.interrupt_deadline is not None and self.interrupt_deadline < timedelta(seconds=1):
@@ -42,6 +53,16 @@ class AgentSessionOptions:
             )
         if self.run_model_limit not in (1, 2, 3):
             raise ConfigurationError(f"run_model_limit is {self.run_model_limit!r}: give 1, 2 or 3 attempts")
+        if self.compaction is not None and self.compaction < MIN_CONTEXT_WINDOW:
+            raise ConfigurationError(
+                f"compaction is {self.compaction!r}: give the size of the model's context window in tokens, at least "
+                f"{MIN_CONTEXT_WINDOW}, or None"
+            )
+        if self.retained_message_limit is not None and self.retained_message_limit < 1:
+            raise ConfigurationError(
+                f"retained_message_limit is {self.retained_message_limit!r}: give a positive whole number, or None to "
+                "keep all messages"
+            )
         for name, most in (("message_window_max_bytes", _MIB), ("message_chunk_max_bytes", 2 * _MIB)):
             if getattr(self, name) > most:
                 raise ConfigurationError(f"{name} is {getattr(self, name)!r}: no Step could load more than {most}")

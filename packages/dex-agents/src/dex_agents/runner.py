@@ -146,7 +146,8 @@ class Compacted(Stored):
     Attributes:
         state: The state with the older part replaced by the summary.
         summary: For people.
-        folded_before_step: Everything that RunModel Steps before this number recorded is in the summary.
+        folded_before_step: Everything that RunModel Steps before this number recorded is in the summary: see
+            `CompactRequest.first_step_of`.
         batch_taken: The batch's results are in the new state already: go on with `Continue`.
         usage: Of the summary call.
     """
@@ -320,6 +321,10 @@ class CompactRequest:
         window_tokens: Size of the model's context window.
         keep_tokens: The newest part that should stay word for word.
         batch: In the middle of a turn: the settled batch, before it is given to `run_model`.
+        context_tokens: Size of the model's context after the latest model call, as its provider reported it.
+        turn_starts: Of the turns in the state, oldest first: their place among all turns of the state, and their first
+            RunModel Step. There may be gaps.
+        turns: How many turns the state has seen, the running one included when it has begun in it.
     """
 
     step: StepContext
@@ -327,6 +332,23 @@ class CompactRequest:
     window_tokens: int
     keep_tokens: int
     batch: BatchSettled | None = None
+    context_tokens: int | None = None
+    turn_starts: tuple[tuple[int, int], ...] = ()
+    turns: int = 0
+
+    def first_step_of(self, kept_turns: int) -> int:
+        """Return `Compacted.folded_before_step` when so many of the newest turns are kept, at least in part.
+
+        Args:
+            kept_turns: How many turns of the state have a message that stays word for word; 0 when all is summarized.
+
+        Returns:
+            The first RunModel Step of the oldest kept turn, or an earlier one when that is not known exactly.
+        """
+        if kept_turns <= 0:
+            return self.step.step_number + 1
+        oldest = self.turns - kept_turns + 1
+        return max((step for turn, step in self.turn_starts if turn <= oldest), default=1)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,6 +9,7 @@
 | AwaitToolApproval | waits for people, or for the deadline |
 | AwaitToolStart | waits for the calls that a call must follow, or for a time |
 | ResumeTurn | waits for all results of one model response |
+| CompactContext | folds older messages into one summary, with one model call |
 | RecordTurnFailure, RecordToolFailure, RecordToolOutcomeUnknown | failure routes |
 | RecordTurnCancellation | ends a turn that was cancelled |
 """
@@ -30,6 +31,7 @@ from dex_agents._turn.services import SessionServices
 from dex_agents._turn.session_view import page_of, snapshot_of
 from dex_agents._turn.settings import change_settings
 from dex_agents._turn.turn_mail import take_token
+from dex_agents.errors import ConfigurationError
 from dex_agents.events import EVENT_STREAM_NAME, AgentEvent
 from dex_agents.options import AgentSessionOptions
 from dex_agents.runner import AgentFrameworkRunner, KnownTool
@@ -55,6 +57,7 @@ from dex_agents.steps.await_tool_start import AwaitToolStart
 from dex_agents.steps.await_user_message import AwaitUserMessage
 from dex_agents.steps.call_single_attempt_tool import CallSingleAttemptTool
 from dex_agents.steps.call_tool import CallTool
+from dex_agents.steps.compact_context import CompactContext
 from dex_agents.steps.record_tool_failure import RecordToolFailure
 from dex_agents.steps.record_tool_outcome_unknown import RecordToolOutcomeUnknown
 from dex_agents.steps.record_turn_cancellation import RecordTurnCancellation
@@ -72,6 +75,7 @@ CANCELLED_WITH_THEIR_TURN: Final = (
     AwaitToolApproval,
     AwaitToolStart,
     ResumeTurn,
+    CompactContext,
     RecordTurnFailure,
     RecordToolFailure,
     RecordToolOutcomeUnknown,
@@ -104,8 +108,14 @@ class AgentSessionFlow(Flow[SessionStart]):
             options: The application's choices.
 
         Raises:
-            ConfigurationError: The name has a character that a Dex Server refuses.
+            ConfigurationError: The name has a character that a Dex Server refuses, or the options ask for a compaction
+                that the runner does not support.
         """
+        if options.compaction is not None and not runner.describe().supports_compaction:
+            raise ConfigurationError(
+                f"compaction is {options.compaction}, but the runner of {runner.describe().framework!r} cannot compact "
+                "histories: leave the option out"
+            )
         self.name = check_flow_name(name)
         self.runner = runner
         self.options = options
@@ -126,6 +136,7 @@ class AgentSessionFlow(Flow[SessionStart]):
             AwaitToolApproval(self._services),
             AwaitToolStart(self._services),
             ResumeTurn(self._services),
+            CompactContext(self._services),
             RecordTurnFailure(self._services),
             RecordToolFailure(self._services),
             RecordToolOutcomeUnknown(self._services),
@@ -202,7 +213,13 @@ class AgentSessionFlow(Flow[SessionStart]):
 
     @rpc(
         timeout=RPC_TIMEOUT,
-        load_attribute_maps=(schema.MESSAGES, schema.TOOL_CALLS, schema.UNSETTLED_CALLS, schema.INTERRUPTS),
+        load_attribute_maps=(
+            schema.MESSAGES,
+            schema.TOOL_CALLS,
+            schema.UNSETTLED_CALLS,
+            schema.INTERRUPTS,
+            schema.SUMMARIES,
+        ),
     )
     def get_agent_snapshot(self, context: Context) -> RPCResult[AgentSnapshot]:
         """Return the session in one look; works on a stopped session until its retention ends."""

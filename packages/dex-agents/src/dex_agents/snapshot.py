@@ -95,6 +95,23 @@ class TurnResult(Stored):
     usage: Usage = Usage()
 
 
+class ContextSummary(Stored):
+    """What the model reads in place of older messages.
+
+    Attributes:
+        text: The summary, as the model wrote it.
+        summarized_before_sequence: The messages of the log before this sequence are in it.
+        turn_id: The turn before or in which it was written.
+        written_at: Unix time in seconds, by the Worker's clock.
+    """
+
+    version: int = 1
+    text: str
+    summarized_before_sequence: int
+    turn_id: str
+    written_at: float
+
+
 class AgentSnapshot(Stored):
     """The state of a session in one look.
 
@@ -116,6 +133,7 @@ class AgentSnapshot(Stored):
         last_sequence: The newest message's sequence; 0 when there is none.
         settings: References that the Worker resolves.
         usage: Of the whole session.
+        summary: What the model reads in place of older messages; None before the first compaction.
     """
 
     version: int = 1
@@ -136,6 +154,7 @@ class AgentSnapshot(Stored):
     last_sequence: int = 0
     settings: dict[str, JsonValue] = Field(default_factory=dict)
     usage: Usage = Usage()
+    summary: ContextSummary | None = None
 
     @property
     def pending_interrupts(self) -> tuple[Interrupt, ...]:

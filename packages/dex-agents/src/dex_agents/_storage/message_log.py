@@ -72,6 +72,29 @@ class MessageLog:
             window = window[len(chunk) :]
         session.update(window_bytes=_bytes_of(window))
 
+    def forget_summarized(self, last_sequence: int, summarized_before: int, limit: int) -> None:
+        """Delete the oldest chunks whose messages are all summarized, as long as enough newer messages remain.
+
+        Args:
+            last_sequence: The newest message.
+            summarized_before: Messages before this sequence are in the summary.
+            limit: So many messages newer than a deleted chunk remain at least.
+        """
+        deleted_before = self.index.deleted_before_sequence
+        kept = list(self.index.chunks)
+        # A chunk of one large message may be older or newer than messages that still stand in the window.
+        while kept and kept[0].first_sequence == deleted_before:
+            end = deleted_before + kept[0].count
+            if end > summarized_before or last_sequence - end + 1 < limit:
+                break
+            MESSAGE_CHUNKS.delete(self._context, message_key(deleted_before))
+            del kept[0]
+            deleted_before = end
+        if deleted_before != self.index.deleted_before_sequence:
+            update = {"deleted_before_sequence": deleted_before, "chunks": tuple(kept)}
+            self.index = self.index.model_copy(update=update)
+            MESSAGE_INDEX.set(self._context, self.index)
+
     def get(self, sequence: int) -> SavedMessage:
         """Return one message.
 

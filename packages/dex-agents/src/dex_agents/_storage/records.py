@@ -17,6 +17,25 @@ from dex_agents.snapshot import Interrupt, UserMessage
 from dex_agents.tools import Answer, Question, Returned, SettledCall, Settlement, ToolRequest
 
 
+class ContextRecord(StoredRecord):
+    """What a session with compaction remembers about the context that its model reads.
+
+    Attributes:
+        tokens: Its size after the latest model call or compaction.
+        reported: The provider reported that size; otherwise it is an estimate.
+        summarized_before: The messages of the log before this sequence are in the summary.
+        turns: Turns in the framework state so far; undone ones are not in it.
+        turn_starts: Of turns whose messages are not summarized yet, oldest first: the turn's place among `turns`, its
+            first RunModel Step, and the sequence of its user message. Older ones are thinned out.
+    """
+
+    tokens: int = 0
+    reported: bool = False
+    summarized_before: int = 1
+    turns: int = 0
+    turn_starts: tuple[tuple[int, int, int], ...] = ()
+
+
 class TurnRecord(StoredRecord):
     """The running turn.
 
@@ -35,6 +54,7 @@ class TurnRecord(StoredRecord):
         usage: Of the turn so far.
         state_changed: The framework state has left the turn's start.
         model_steps: RunModel Steps of the turn so far.
+        context_at_start: What an undone turn goes back to; None without compaction.
     """
 
     turn_id: str
@@ -51,10 +71,11 @@ class TurnRecord(StoredRecord):
     usage: Usage = Usage()
     state_changed: bool = False
     model_steps: int = 0
+    context_at_start: ContextRecord | None = None
 
 
 class SessionRecord(StoredRecord):
-    """The session's counters and its running turn."""
+    """The session's counters, its running turn, and its model's context (None without compaction)."""
 
     version: int = 1
     turn_number: int = 0
@@ -66,6 +87,7 @@ class SessionRecord(StoredRecord):
     note: str | None = None
     usage: Usage = Usage()
     turn: TurnRecord | None = None
+    context: ContextRecord | None = None
 
     @property
     def running_turn(self) -> TurnRecord:
@@ -199,18 +221,20 @@ class MessageIndex(StoredRecord):
 
 
 class RunModelInput(Stored):
-    """The input of RunModel and of its failure route.
+    """The input of RunModel, CompactContext and their failure route.
 
     Attributes:
         turn_id: The running turn.
         kind: What happened since the last model call.
         error: Why the turn failed, when the failure needs no further attempt.
+        compaction: `running` in CompactContext; `done` in the RunModel after it, which does not ask for another one.
     """
 
     version: int = 1
     turn_id: str
     kind: Literal["new_turn", "batch_settled", "continue"]
     error: str | None = None
+    compaction: Literal["none", "running", "done"] = "none"
 
 
 class CallInput(Stored):

@@ -37,6 +37,7 @@ MESSAGES: Final = AttributeMap("AgentMessages", SavedMessage)
 MESSAGE_CHUNKS: Final = AttributeMap("AgentMessageChunks", records.MessageChunk)
 MESSAGE_INDEX: Final = Attribute("AgentMessageIndex", records.MessageIndex)
 RUN_STATE: Final = AttributeMap("FrameworkRunState", str)
+SUMMARIES: Final = AttributeMap("AgentSummaries", snapshot.ContextSummary)
 TOOL_CALLS: Final = AttributeMap("AgentToolCalls", records.CallRecord)
 UNSETTLED_CALLS: Final = AttributeMap("UnsettledToolCalls", records.CallRecord)
 OUTCOME_REPORTS: Final = AttributeMap("AgentOutcomeReports", str)
@@ -77,6 +78,7 @@ DEFINITIONS: Final = (
     MESSAGE_CHUNKS,
     MESSAGE_INDEX,
     RUN_STATE,
+    SUMMARIES,
     TOOL_CALLS,
     UNSETTLED_CALLS,
     OUTCOME_REPORTS,
@@ -95,6 +97,10 @@ DEFINITIONS: Final = (
     SETTLED_CALLS,
     RELEASED_CALLS,
 )
+
+
+LATEST_SUMMARY: Final = "latest"
+"""The only instance of `SUMMARIES`."""
 
 
 def batch_channel(batch: int) -> str:
@@ -139,6 +145,7 @@ def session_codecs() -> CodecRegistry:
         records.CancellationInput,
         records.TurnMail,
         snapshot.AgentSnapshot,
+        snapshot.ContextSummary,
         snapshot.InterruptAnswer,
         snapshot.MessagePage,
         snapshot.OutcomeReport,

@@ -204,6 +204,11 @@ def write_head(context: Context, head: str) -> None:
     RUN_STATE.set(context, HEAD_KEY, head)
 
 
+def has_state(context: Context) -> bool:
+    """Whether a state was saved; needs the `head` instance loaded."""
+    return find_instance(context, RUN_STATE, HEAD_KEY) is not None
+
+
 def begin_turn(context: Context) -> None:
     """Remember the current state as the turn's start; needs the `head` instance loaded."""
     head = find_instance(context, RUN_STATE, HEAD_KEY)

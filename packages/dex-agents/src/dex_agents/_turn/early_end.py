@@ -13,6 +13,7 @@ from dex_agents._storage.records import CallRecord
 from dex_agents._storage.session_editor import SessionEditor
 from dex_agents._storage.state_store import StateStore, forget_turn_start, restore_turn_start
 from dex_agents._turn.attempt import attempt
+from dex_agents._turn.context_size import undo_context
 from dex_agents._turn.event_writer import EventWriter
 from dex_agents._turn.failure_note import failure_note, joined_notes
 from dex_agents._turn.services import SessionServices
@@ -60,6 +61,8 @@ async def end_early(
         dropped=turn.dropped_calls,
     )
     log.append(session, turn.turn_id, [text_message("note", note)], services.options)
+    if undone:
+        undo_context(session)
     # An undone turn took its own note with it, so the next turn's model must hear that one too.
     session.update(note=joined_notes(turn.note if undone else None, note))
     result = TurnResult(turn_id=turn.turn_id, status=status, error=error, usage=turn.usage)

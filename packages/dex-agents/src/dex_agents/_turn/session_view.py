@@ -47,6 +47,7 @@ def snapshot_of(context: Context) -> AgentSnapshot:
         last_sequence=record.last_sequence,
         settings=(schema.find(context, schema.SETTINGS) or SessionSettings()).values,
         usage=record.usage,
+        summary=schema.find_instance(context, schema.SUMMARIES, schema.LATEST_SUMMARY) if record.context else None,
     )
 
 

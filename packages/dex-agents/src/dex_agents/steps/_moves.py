@@ -6,7 +6,7 @@ instances that it reads; large sessions would not fit into one message otherwise
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from dex import AttributeMapLoad, StepMovement, StepOptions
 
@@ -36,6 +36,9 @@ from dex_agents._storage.schema import (
 from dex_agents.snapshot import SessionStart
 from dex_agents.steps import _options
 
+MODEL_ATTEMPTS: Final = 3
+"""Of CompactContext (spec: Steps of a turn)."""
+
 # Movements of one decision lead to Steps with different inputs.
 Movement: TypeAlias = StepMovement[Any]
 
@@ -53,13 +56,30 @@ def to_run_model(
     kind: Literal["new_turn", "batch_settled", "continue"],
     *,
     attempts: int,
+    compacted: bool = False,
 ) -> Movement:
-    """Make the next model call of a turn."""
-    from dex_agents.steps.record_turn_failure import RecordTurnFailure
+    """Make the next model call of a turn; `compacted` when its context was shortened just now, or cannot be."""
     from dex_agents.steps.run_model import RunModel
 
+    step_input = RunModelInput(turn_id=turn.turn_id, kind=kind, compaction="done" if compacted else "none")
+    return StepMovement(RunModel, step_input, options=_model_options(turn, kind, attempts))
+
+
+def to_compact_context(turn: TurnRecord, kind: Literal["new_turn", "batch_settled", "continue"]) -> Movement:
+    """Shorten the model's context; RunModel follows with the same input."""
+    from dex_agents.steps.compact_context import CompactContext
+
+    step_input = RunModelInput(turn_id=turn.turn_id, kind=kind, compaction="running")
+    return StepMovement(CompactContext, step_input, options=_model_options(turn, kind, MODEL_ATTEMPTS))
+
+
+def _model_options(
+    turn: TurnRecord, kind: Literal["new_turn", "batch_settled", "continue"], attempts: int
+) -> StepOptions:
+    from dex_agents.steps.record_turn_failure import RecordTurnFailure
+
     retry = _options.MODEL.execute_retry
-    options = replace(
+    return replace(
         _options.MODEL,
         execute_retry=replace(retry, maximum_attempts=attempts) if retry else None,
         execute_load_attribute_maps=(RUN_STATE,),
@@ -70,7 +90,6 @@ def to_run_model(
         ),
         execute_load_channels=(TURN_MAIL,),
     ).on_execute_failure_proceed_to(RecordTurnFailure, _turn_failure_options(turn))
-    return StepMovement(RunModel, RunModelInput(turn_id=turn.turn_id, kind=kind), options=options)
 
 
 def to_record_turn_failure(turn: TurnRecord, failed: RunModelInput) -> Movement:

@@ -31,6 +31,7 @@ from dex_agents._storage.schema import (
     find,
 )
 from dex_agents._storage.session_editor import SessionEditor
+from dex_agents._turn.context_size import begin_context
 from dex_agents._turn.event_writer import EventWriter
 from dex_agents._turn.failure_note import joined_notes
 from dex_agents._turn.forking import is_receiving, open_fork
@@ -103,6 +104,9 @@ class AwaitUserMessage(SessionStep[SessionStart]):
             settings=(find(context, SETTINGS) or SessionSettings()).values,
         )
         session.update(turn_number=number, turn=turn, note=None)
+        if options.compaction is not None:
+            begin_context(session, log, options)
+            turn = session.turn
         session.save(SessionStatus.RUNNING_MODEL)
         state_store.begin_turn(context)
         begin_mail(context, turn_id)

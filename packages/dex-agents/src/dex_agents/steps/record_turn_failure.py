@@ -14,7 +14,7 @@ from dex_agents.steps._step import SessionStep
 
 
 class RecordTurnFailure(SessionStep[RunModelInput]):
-    """The failure route of RunModel: closes what is open, and leaves a true note for the next turn's model."""
+    """The failure route of the model Steps: closes what is open, and leaves a true note for the next turn's model."""
 
     async def execute(self, context: AsyncContext, input: RunModelInput) -> StepDecision:
         """End the turn as failed."""
@@ -22,6 +22,8 @@ class RecordTurnFailure(SessionStep[RunModelInput]):
         calls = {call_id: TOOL_CALLS.get(context, call_id) for call_id in session.turn.calls}
         take_token(context, session.turn.turn_id)
         error = input.error or recovery_detail(context)
+        if input.compaction == "running":
+            error = f"its context could not be compacted: {error}"
         async with EventWriter(context, self._services.events, session.turn.turn_id) as events:
             await end_early(context, self._services, session, events, "failed", error, calls)
         return go_to_many(_moves.to_await_user_message())

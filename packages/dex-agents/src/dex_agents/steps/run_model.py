@@ -3,31 +3,27 @@
 from dex import AsyncContext, StepDecision, StepOptions, go_to_many
 
 from dex_agents._storage.kept_turns import end_state_of_turn
-from dex_agents._storage.limits import MAX_KEPT_CALLS, clipped
+from dex_agents._storage.limits import clipped
 from dex_agents._storage.message_log import MessageLog
 from dex_agents._storage.records import RunModelInput
-from dex_agents._storage.schema import INTERRUPTS, TOOL_CALLS
 from dex_agents._storage.session_editor import SessionEditor
-from dex_agents._storage.state_store import StateStore
+from dex_agents._storage.state_store import StateStore, has_state
 from dex_agents._turn.attempt import attempt
 from dex_agents._turn.batch import begin_batch, check_step
+from dex_agents._turn.context_size import note_context, reaches_limit
 from dex_agents._turn.event_writer import EventWriter
 from dex_agents._turn.handing_back import hand_back_model
 from dex_agents._turn.heartbeat import heartbeats
+from dex_agents._turn.model_input import consume_batch, turn_input
 from dex_agents._turn.turn_end import end_turn
 from dex_agents._turn.turn_mail import Steering, take_token
 from dex_agents.errors import StateNotReadableError, TurnFailedError
-from dex_agents.messages import SavedMessage
 from dex_agents.runner import (
     Again,
-    BatchSettled,
-    Continue,
     Finished,
     ModelStep,
-    NewTurn,
     RunModelRequest,
     StepContext,
-    TurnInput,
     Waiting,
 )
 from dex_agents.snapshot import SessionStatus, TurnResult
@@ -56,6 +52,9 @@ class RunModel(SessionStep[RunModelInput]):
 
     async def _execute(self, context: AsyncContext, input: RunModelInput) -> StepDecision:
         session = SessionEditor(context)
+        if self._services.options.compaction is not None and self._must_compact(context, session, input):
+            session.save(SessionStatus.COMPACTING_CONTEXT)
+            return go_to_many(_moves.to_compact_context(session.turn, input.kind))
         session.update(step_number=session.record.step_number + 1)
         session.update_turn(model_steps=session.turn.model_steps + 1)
         store = StateStore(context)
@@ -73,7 +72,7 @@ class RunModel(SessionStep[RunModelInput]):
                     events=events,
                 ),
                 state=store.load(),
-                input=_turn_input(context, session, input),
+                input=turn_input(context, session, input),
                 steering=steering.offered,
             )
             try:
@@ -93,6 +92,13 @@ class RunModel(SessionStep[RunModelInput]):
                 return go_to_many(_moves.to_record_turn_failure(session.turn, failed))
         return go_to_many(*movements)
 
+    def _must_compact(self, context: AsyncContext, session: SessionEditor, step_input: RunModelInput) -> bool:
+        """Whether older messages must be folded first; asked here, where all of the next input is at hand."""
+        if step_input.compaction == "done" or not has_state(context):
+            return False
+        new = turn_input(context, session, step_input)
+        return reaches_limit(session, new, Steering(context).offered, self._services.options)
+
     def _record(
         self, context: AsyncContext, session: SessionEditor, steering: Steering, step: ModelStep, events: EventWriter
     ) -> list[Movement]:
@@ -100,7 +106,7 @@ class RunModel(SessionStep[RunModelInput]):
 
         Nothing here can fail the turn: a failed turn must not carry half of what this one staged.
         """
-        self._consume_batch(context, session)
+        consume_batch(context, session)
         log, options = MessageLog(context), self._services.options
         steering.take(step.steering_taken, session, log, options)
         log.append(session, session.turn.turn_id, step.messages, options)
@@ -108,6 +114,8 @@ class RunModel(SessionStep[RunModelInput]):
         session.update_turn(
             usage=session.turn.usage.plus(step.usage), state_changed=True, open_calls=(), open_questions=()
         )
+        if options.compaction is not None:
+            note_context(session, step)
         match step.outcome:
             case Waiting() as waiting:
                 return begin_batch(context, session, waiting, events, options)
@@ -122,28 +130,3 @@ class RunModel(SessionStep[RunModelInput]):
                 )
                 end_turn(context, session, result, events)
                 return [_moves.to_await_user_message()]
-
-    def _consume_batch(self, context: AsyncContext, session: SessionEditor) -> None:
-        """Drop what only the runner needed of calls whose results the model has seen now."""
-        turn = session.turn
-        for call_id in turn.open_calls:
-            TOOL_CALLS.set(context, call_id, TOOL_CALLS.get(context, call_id).slim())
-        for call_id in turn.calls[:-MAX_KEPT_CALLS]:
-            TOOL_CALLS.delete(context, call_id)
-        dropped = turn.dropped_calls + len(turn.calls[:-MAX_KEPT_CALLS])
-        session.update_turn(calls=turn.calls[-MAX_KEPT_CALLS:], dropped_calls=dropped)
-
-
-def _turn_input(context: AsyncContext, session: SessionEditor, step_input: RunModelInput) -> TurnInput:
-    turn = session.turn
-    match step_input.kind:
-        case "new_turn":
-            message: SavedMessage = MessageLog(context).get(turn.message_sequence)
-            return NewTurn(content=message.message.blocks, note=turn.note)
-        case "batch_settled":
-            calls = tuple(TOOL_CALLS.get(context, call_id).settled() for call_id in turn.open_calls)
-            interrupts = (INTERRUPTS.get(context, interrupt_id) for interrupt_id in turn.open_questions)
-            answers = tuple(interrupt.answer for interrupt in interrupts if interrupt.answer is not None)
-            return BatchSettled(calls=calls, answers=answers)
-        case "continue":
-            return Continue()

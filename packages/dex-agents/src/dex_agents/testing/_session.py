@@ -12,7 +12,9 @@ from dex_agents.runner import (
     Again,
     AgentFrameworkRunner,
     BatchSettled,
+    CannotCompactNow,
     CloseTurnRequest,
+    CompactOutcome,
     Continue,
     Finished,
     FrameworkState,
@@ -26,6 +28,7 @@ from dex_agents.runner import (
 )
 from dex_agents.testing._calls import BatchRunner, RecordedCall, answer_question, describe_settlement
 from dex_agents.testing._checks import check_request_unchanged, check_result, fingerprint, through_json
+from dex_agents.testing._compactions import Compactions
 from dex_agents.testing._decisions import Decide, PendingQuestion, refuse_questions
 from dex_agents.testing._events import RecordedEvents
 
@@ -97,6 +100,7 @@ class InMemorySession:
         run_model_twice: bool = False,
         session_id: str = "session-1",
         most_model_steps: int = 100,
+        compaction: int | None = None,
     ) -> None:
         """Start an empty session.
 
@@ -108,6 +112,8 @@ class InMemorySession:
                 crash before the result was recorded.
             session_id: The session's id.
             most_model_steps: A turn with more RunModel Steps than that fails the test.
+            compaction: Size of the model's context window in tokens: the runner compacts before a model input would
+                reach 85 % of it. None never compacts.
         """
         self.session_id = session_id
         self.state: FrameworkState | None = None
@@ -125,6 +131,7 @@ class InMemorySession:
         self._turn_number = 0
         self._step_number = 0
         self._note: str | None = None
+        self._compactions = Compactions(window_tokens=compaction, make_runner=make_runner)
         self._open: tuple[Waiting, list[RecordedCall]] | None = None
 
     async def send(self, content: str | Sequence[Block], plan: TurnPlan | None = None) -> Finished | TurnFailed:
@@ -145,6 +152,7 @@ class InMemorySession:
         blocks = (TextBlock(text=content),) if isinstance(content, str) else tuple(content)
         self.messages.append(Message(role="user", blocks=blocks))
         turn_start, first_call = self.state, len(self.calls)
+        self._compactions.begin_turn(self._step_number + 1)
         try:
             result = await self._run_turn(NewTurn(content=blocks, note=self._note), plan)
         except AssertionError:
@@ -162,6 +170,7 @@ class InMemorySession:
                 self.steering_queue.append(text_message("user", plan.steering[number]))
             if number == plan.fail_model_step:
                 raise _PlannedFailureError("the test's plan fails this model call")
+            turn_input = await self._compact_if_full(turn_input)
             step = await self._run_model(turn_input)
             match step.outcome:
                 case Finished():
@@ -171,6 +180,26 @@ class InMemorySession:
                 case Waiting():
                     turn_input = await self._settle(step.outcome, plan)
         raise AssertionError(f"the turn took more than {self._most_model_steps} RunModel Steps: it seems endless")
+
+    @property
+    def compactions(self) -> list[CompactOutcome]:
+        """What each CompactContext Step came to."""
+        return self._compactions.outcomes
+
+    async def _compact_if_full(self, turn_input: TurnInput) -> TurnInput:
+        """Let the runner shorten its state before the next model call; returns what that call is given then."""
+        if self.state is None or not self._compactions.is_due(turn_input, self.steering_queue):
+            return turn_input
+        self.steps.append("CompactContext")
+        outcome = await self._compactions.compact(self._context(1), self.state, turn_input)
+        if isinstance(outcome, CannotCompactNow):
+            return turn_input
+        self.state = outcome.state
+        self.usage = self.usage.plus(outcome.usage)
+        if not outcome.batch_taken:
+            return turn_input
+        self._open = None
+        return Continue()
 
     async def _run_model(self, turn_input: TurnInput) -> ModelStep:
         self._step_number += 1
@@ -220,6 +249,7 @@ class InMemorySession:
         self.messages += step.messages
         self.state = step.state
         self.usage = self.usage.plus(step.usage)
+        self._compactions.note(step)
 
     async def _settle(self, waiting: Waiting, plan: TurnPlan) -> BatchSettled:
         assert self.state is not None  # noqa: S101  a Step that waits has left a state
@@ -253,7 +283,7 @@ class InMemorySession:
         self, why: str, error: Exception | None, turn_start: FrameworkState | None, first_call: int
     ) -> TurnFailed:
         self.steps.append("RecordTurnFailure")
-        undone = self.state == turn_start
+        undone = self.state == turn_start or self._compactions.only_compacted(self.state)
         if self._open is not None:
             waiting, calls = self._open
             undone = await self._close(waiting, calls, turn_start)
@@ -269,6 +299,8 @@ class InMemorySession:
             note += f" Already done, do not repeat: {', '.join(ran)}."
         note += "]" if undone else " Its results are above.]"
         self._note, self._open = note, None
+        if undone:
+            self._compactions.undo_turn(self.state)
         self.messages.append(text_message("note", note))
         return TurnFailed(error=error, note=note)
 

@@ -1,0 +1,133 @@
+"""CompactContext: folds older messages of the model's context into one summary."""
+
+import time
+
+from dex import AsyncContext, StepDecision, StepOptions, go_to_many
+from pydantic import JsonValue
+
+from dex_agents._storage.limits import clipped
+from dex_agents._storage.records import RunModelInput
+from dex_agents._storage.schema import LATEST_SUMMARY, SUMMARIES
+from dex_agents._storage.session_editor import SessionEditor
+from dex_agents._storage.state_store import StateStore
+from dex_agents._turn.attempt import attempt
+from dex_agents._turn.context_size import KEPT_SHARE, note_compaction, turn_starts
+from dex_agents._turn.event_writer import EventWriter
+from dex_agents._turn.handing_back import hand_back_model
+from dex_agents._turn.heartbeat import heartbeats
+from dex_agents._turn.model_input import consume_batch, turn_input
+from dex_agents.errors import StateNotReadableError, TurnFailedError
+from dex_agents.events import AgentEventType
+from dex_agents.runner import BatchSettled, CannotCompactNow, Compacted, CompactOutcome, CompactRequest, StepContext
+from dex_agents.snapshot import ContextSummary, SessionStatus
+from dex_agents.steps import _moves, _options
+from dex_agents.steps._step import SessionStep
+
+
+class CompactContext(SessionStep[RunModelInput]):
+    """Makes one model call that summarizes, before RunModel. A crash repeats the call, and pays for it again."""
+
+    def get_step_options(self) -> StepOptions:
+        """Return the options without loads; each movement brings its own."""
+        return _options.MODEL
+
+    async def execute(self, context: AsyncContext, input: RunModelInput) -> StepDecision:
+        """Replace older messages by a summary; where the history cannot be cut now, the turn goes on with all of it."""
+        try:
+            return await self._execute(context, input)
+        except StateNotReadableError as error:
+            # Not inside a context manager: it would set the traceback of the SDK's error, whose fields are frozen.
+            raise hand_back_model(context, error) from error
+
+    async def _execute(self, context: AsyncContext, input: RunModelInput) -> StepDecision:
+        session = SessionEditor(context)
+        store = StateStore(context)
+        async with EventWriter(context, self._services.events, input.turn_id) as events, heartbeats(context):
+            try:
+                outcome = await self._compact(context, session, store, input, events)
+                if isinstance(outcome, Compacted):
+                    store.save(outcome.state)
+                    self._record(context, session, outcome, events)
+            except (TurnFailedError, StateNotReadableError) as error:
+                if isinstance(error, StateNotReadableError) and error.newer_writer:
+                    raise
+                failed = input.model_copy(update={"error": clipped(str(error) or type(error).__name__)})
+                return go_to_many(_moves.to_record_turn_failure(session.turn, failed))
+        taken = isinstance(outcome, Compacted) and outcome.batch_taken
+        session.save(SessionStatus.RUNNING_MODEL)
+        return go_to_many(
+            _moves.to_run_model(
+                session.turn,
+                "continue" if taken else input.kind,
+                attempts=self._services.options.run_model_limit,
+                compacted=True,
+            )
+        )
+
+    async def _compact(
+        self,
+        context: AsyncContext,
+        session: SessionEditor,
+        store: StateStore,
+        step_input: RunModelInput,
+        events: EventWriter,
+    ) -> CompactOutcome:
+        state = store.load()
+        if state is None:
+            return CannotCompactNow(reason="the session has no state yet")
+        turn, window = session.turn, self._services.options.compaction
+        if window is None:  # the option was taken back while the Step waited
+            return CannotCompactNow(reason="compaction is off")
+        new = turn_input(context, session, step_input)
+        turns, starts = turn_starts(session)
+        known = session.record.context
+        request = CompactRequest(
+            step=StepContext(
+                session_id=context.flow_id,
+                turn_id=turn.turn_id,
+                step_number=session.record.step_number,
+                attempt=context.attempt,
+                settings=dict(turn.settings),
+                events=events,
+            ),
+            state=state,
+            window_tokens=window,
+            keep_tokens=int(window * KEPT_SHARE),
+            batch=new if isinstance(new, BatchSettled) else None,
+            context_tokens=known.tokens if known is not None and known.reported else None,
+            turns=turns,
+            turn_starts=starts,
+        )
+        with attempt():
+            outcome = await self._services.runner.compact(request)
+        if isinstance(outcome, Compacted) and outcome.batch_taken and request.batch is None:
+            raise TurnFailedError("the runner took a batch that it was not given")
+        return outcome
+
+    def _record(
+        self,
+        context: AsyncContext,
+        session: SessionEditor,
+        compacted: Compacted,
+        events: EventWriter,
+    ) -> None:
+        """Stage what the compaction changed, beside the state, in one commit.
+
+        What the state needs no longer stays until the turn ends: the turn may be undone.
+        """
+        note_compaction(session, compacted)
+        if compacted.batch_taken:
+            consume_batch(context, session)
+            session.update_turn(open_calls=(), open_questions=())
+        session.update(usage=session.record.usage.plus(compacted.usage))
+        session.update_turn(usage=session.turn.usage.plus(compacted.usage))
+        remembered = session.record.context
+        summary = ContextSummary(
+            text=compacted.summary,
+            summarized_before_sequence=remembered.summarized_before if remembered else 1,
+            turn_id=session.turn.turn_id,
+            written_at=time.time(),
+        )
+        SUMMARIES.set(context, LATEST_SUMMARY, summary)
+        data: JsonValue = {"summarized_before_sequence": summary.summarized_before_sequence}
+        events.write(AgentEventType.CONTEXT_COMPACTED, text=compacted.summary, data=data)
