@@ -43,7 +43,7 @@ def test_a_second_state_reuses_the_parts_of_the_first_and_both_stay_readable(
     parts = StateParts({})
     before = parts.split([first, "x" * 300], 1)
 
-    after = parts.split([first, "x" * 300, second], before.next_part)
+    after = parts.split([first, "x" * 300, second], before.next_part, before.written)
 
     assert dump(parts.join(before.root)) == dump([first, "x" * 300])
     assert dump(parts.join(after.root)) == dump([first, "x" * 300, second])

@@ -161,6 +161,7 @@ class LangGraphRunner:
         graph.checkpointer = saver
         limit = remaining_steps(turn, saver)
         drained = await self._runs.run(graph, run_input, request.step, usage=usage, recursion_limit=limit)
+        saver.read_only()
         snapshot = await self._runs.look(graph, request.step)
         check_steps(turn, saver, batch.deferred, built.recursion_limit, is_over=not snapshot.next)
         outcome, asked = self._outcome(snapshot, batch, drained=drained, built=built)

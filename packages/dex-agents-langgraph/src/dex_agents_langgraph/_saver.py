@@ -118,7 +118,7 @@ class SnapshotSaver(BaseCheckpointSaver[int]):
         refuse: Callable[[Exception], Exception] = lambda error: error,
     ) -> None:
         super().__init__()
-        self._codec = codec
+        self._codec = codec.for_step()
         self._refuse = refuse
         self.stored: dict[str, dict[str, StoredCheckpoint]] = {}
         # LangGraph may hand over the writes that belong to a checkpoint before the checkpoint itself.
@@ -130,6 +130,10 @@ class SnapshotSaver(BaseCheckpointSaver[int]):
         for namespace, documents in namespaces.items():
             loaded = (StoredCheckpoint.load(document) for document in documents)
             self.stored[namespace] = {checkpoint.id: checkpoint for checkpoint in loaded}
+
+    def read_only(self) -> None:
+        """Give what the run itself had from now on: it is over, and nobody changes what is read."""
+        self._codec.read_only()
 
     @staticmethod
     def ids(documents: Sequence[JsonValue]) -> set[str]:

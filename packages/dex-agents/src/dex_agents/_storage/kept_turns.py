@@ -9,11 +9,12 @@ import json
 from typing import Final
 
 from dex import Context
-from pydantic import JsonValue
 
 from dex_agents._storage.records import SessionRecord
 from dex_agents._storage.schema import RUN_STATE, SESSION, TURN_ENDS, TURN_PARTS, find, find_instance
-from dex_agents._storage.state_store import HEAD_KEY, StatePack, StateStore, parts_of
+from dex_agents._storage.state_packs import Pack
+from dex_agents._storage.state_parts import Part
+from dex_agents._storage.state_store import HEAD_KEY, StateStore
 
 _NO_HEAD: Final = "null"
 
@@ -75,15 +76,15 @@ def end_state_of_turn(context: Context, store: StateStore, turn_number: int, mos
     """Stage that a turn leaves the state; what the state loses now, and the ends before this turn need, is kept."""
     lost = store.end_turn()
     if lost and most:
-        text = StatePack(parts=lost).model_dump_json()
-        if len(text.encode()) <= MAX_KEPT_PARTS_BYTES:
-            TURN_PARTS.set(context, slot(turn_number - 1, most), text)
+        pack = Pack.of(lost)
+        if pack.size <= MAX_KEPT_PARTS_BYTES:
+            TURN_PARTS.set(context, slot(turn_number - 1, most), pack.text)
 
 
-def kept_parts(context: Context) -> dict[int, JsonValue]:
+def kept_parts(context: Context) -> dict[int, Part]:
     """Return the parts that only ends of earlier turns need, by number; needs the map loaded."""
     packs = (TURN_PARTS.get(context, key) for key in TURN_PARTS.get_all_instance_keys(context))
-    return {number: part for pack in packs for number, part in parts_of(pack).items()}
+    return {number: part for pack in packs for number, part in Pack.read(pack).parts.items()}
 
 
 def _read(text: str) -> TurnEnd:

@@ -2,13 +2,19 @@
 
 Every string, list or object of at least 256 bytes becomes a part that is written once; an equal part that is found
 again is a reference to the first. Long lists are grouped from the front, so that an append touches only the tails.
+
+Most of a long session's state is in the next state again: `split` remembers how it wrote each object and list, by its
+text, and does not look into what it meets again.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Final, cast
 
 from pydantic import JsonValue
+from pydantic_core import from_json
 
 _PART_BYTES: Final = 256
 _GROUP: Final = 8  # research: 8 wrote a third less than 32 for append-only lists
@@ -18,33 +24,69 @@ _MARK: Final = "\u0001"
 _PART: Final = "\u0001part"
 _LIST: Final = "\u0001list"
 _PAIRS: Final = "\u0001pairs"
+_REMEMBERED_BYTES: Final = 16 * 1024
+"""Of one object or list; a larger one grows, and would not be met again."""
+
+_MARK_AS_TEXT: Final = "\\u0001"  # how `dump` writes the mark
+
+_encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 
 
 def dump(value: JsonValue) -> str:
     """Write a value as compact JSON."""
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    return _encode(value)
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part, as it is stored.
+
+    Attributes:
+        value: What is stored. All Steps that read it share it: it must not be changed nor handed out.
+        text: The same as compact JSON.
+    """
+
+    value: JsonValue
+    text: str
+
+    @classmethod
+    def of(cls, value: JsonValue) -> "Part":
+        """Make a part of a stored value."""
+        return cls(value, dump(value))
+
+    @cached_property
+    def has_structure(self) -> bool:
+        """Whether something in it is to be put together; else its text is the value."""
+        return _MARK_AS_TEXT in self.text
+
+    @cached_property
+    def refers_to(self) -> tuple[int, ...]:
+        """The numbers of the parts that it refers to itself."""
+        return tuple(_references(self.value)) if self.has_structure else ()
 
 
 class StateParts:
     """The parts of a session's states, by number."""
 
-    def __init__(self, parts: dict[int, JsonValue]) -> None:
-        self._parts = parts
+    def __init__(self, parts: Mapping[int, Part]) -> None:
+        self._parts = dict(parts)
 
-    def add(self, parts: dict[int, JsonValue]) -> None:
+    def add(self, parts: Mapping[int, Part]) -> None:
         """Take more parts."""
         self._parts = {**parts, **self._parts}
 
-    def split(self, value: JsonValue, next_part: int) -> "Split":
+    def split(self, value: JsonValue, next_part: int, written_before: Mapping[str, JsonValue] | None = None) -> "Split":
         """Split a value; parts that are known already are referred to.
 
         Args:
             value: The value.
             next_part: The smallest number that a new part may have.
+            written_before: `Split.written` of the state before; its parts must be among these parts.
         """
-        split = Split({dump(part): number for number, part in self._parts.items()}, next_part)
+        known = {part.text: number for number, part in self._parts.items()}
+        split = Split(known, next_part, written_before or {})
         split.run(value)
-        self._parts = {**self._parts, **split.new_parts}
+        self._parts.update(split.new_parts)
         return split
 
     def join(self, root: JsonValue) -> JsonValue:
@@ -53,38 +95,38 @@ class StateParts:
             return [self.join(item) for item in root]
         if not isinstance(root, dict):
             return root
-        if _PART in root:
-            return self.join(self._parts[cast(int, root[_PART])])
-        if _LIST in root:
-            return [self.join(item) for item in self._ungroup(cast("list[list[JsonValue]]", root[_LIST]))]
-        if _PAIRS in root:
-            pairs = cast("list[list[JsonValue]]", self.join(root[_PAIRS]))
-            return {cast(str, key): item for key, item in pairs}
+        if len(root) == 1:
+            if _PART in root:
+                return self._join_part(self._parts[cast(int, root[_PART])])
+            if _LIST in root:
+                return [self.join(item) for item in self._ungroup(cast("list[list[JsonValue]]", root[_LIST]))]
+            if _PAIRS in root:
+                pairs = cast("list[list[JsonValue]]", self.join(root[_PAIRS]))
+                return {cast(str, key): item for key, item in pairs}
         return {key: self.join(item) for key, item in root.items()}
 
     def reach(self, root: JsonValue) -> set[int]:
         """Return the numbers of all parts that a root needs."""
-        return set(self._reach(root))
+        reached: set[int] = set()
+        following = list(_references(root))
+        while following:
+            number = following.pop()
+            if number not in reached:
+                reached.add(number)
+                following += self._parts[number].refers_to
+        return reached
+
+    def _join_part(self, part: Part) -> JsonValue:
+        if isinstance(part.value, str):
+            return part.value
+        return self.join(part.value) if part.has_structure else from_json(part.text)
 
     def _ungroup(self, levels: list[list[JsonValue]]) -> list[JsonValue]:
         items, *tails = levels
         for tail in tails:
-            groups = (self._parts[cast(int, cast("dict[str, JsonValue]", item)[_PART])] for item in items)
+            groups = (self._parts[cast(int, cast("dict[str, JsonValue]", item)[_PART])].value for item in items)
             items = [item for group in groups for item in cast("list[JsonValue]", group)] + tail
         return items
-
-    def _reach(self, root: JsonValue) -> Iterator[int]:
-        if isinstance(root, list):
-            for item in root:
-                yield from self._reach(item)
-        elif isinstance(root, dict):
-            if _PART in root:
-                number = cast(int, root[_PART])
-                yield number
-                yield from self._reach(self._parts[number])
-            else:
-                for item in root.values():
-                    yield from self._reach(item)
 
 
 class Split:
@@ -95,12 +137,15 @@ class Split:
         new_parts: The parts that were not known before, by number.
         sizes: Their bytes.
         next_part: The smallest number that is still free.
+        written: How objects and lists were written, by their JSON.
     """
 
-    def __init__(self, known: dict[str, int], next_part: int) -> None:
+    def __init__(self, known: dict[str, int], next_part: int, written_before: Mapping[str, JsonValue]) -> None:
         self._known = known
+        self._written_before = written_before
+        self.written: dict[str, JsonValue] = {}
         self.root: JsonValue = None
-        self.new_parts: dict[int, JsonValue] = {}
+        self.new_parts: dict[int, Part] = {}
         self.sizes: dict[int, int] = {}
         self.next_part = next_part
 
@@ -116,11 +161,24 @@ class Split:
         return self._walk(value) if isinstance(value, str) else self._encode(value)
 
     def _walk(self, value: JsonValue) -> JsonValue:
-        encoded = self._encode(value)
-        if isinstance(encoded, str | list | dict):
-            text = dump(encoded)
-            if len(text) >= _PART_BYTES:
-                return self._put(encoded, text)
+        if isinstance(value, str):
+            if len(value) < _PART_BYTES // 6:  # JSON makes at most six characters of one
+                return value
+            text = dump(value)
+            return self._put(value, text) if len(text) >= _PART_BYTES else value
+        if not isinstance(value, list | dict):
+            return value
+        text = dump(value)
+        if len(text) < _PART_BYTES and _MARK_AS_TEXT not in text:
+            return value
+        encoded = self._written_before.get(text)
+        if encoded is None:
+            encoded = self._encode(value)
+            encoded_text = dump(encoded)
+            if len(encoded_text) >= _PART_BYTES:
+                encoded = self._put(encoded, encoded_text)
+        if len(text) <= _REMEMBERED_BYTES:
+            self.written[text] = encoded
         return encoded
 
     def _encode(self, value: JsonValue) -> JsonValue:
@@ -149,7 +207,7 @@ class Split:
             number = self.next_part
             self.next_part += 1
             self._known[text] = number
-            self.new_parts[number] = part
+            self.new_parts[number] = Part(part, text)
             self.sizes[number] = len(text.encode())
         return {_PART: number}
 
@@ -157,3 +215,17 @@ class Split:
 def _needs_pairs(value: dict[str, JsonValue]) -> bool:
     """Whether an object is written as pairs: a large one grows by its tail then, and no key is taken for a mark."""
     return len(value) > 2 * _GROUP or any(key.startswith(_MARK) for key in value)
+
+
+def _references(stored: JsonValue) -> Iterator[int]:
+    """Iterate over the numbers of parts in a stored value, without those that the parts refer to."""
+    values: Iterable[JsonValue] = ()
+    if isinstance(stored, list):
+        values = stored
+    elif isinstance(stored, dict):
+        if _PART in stored:
+            yield cast(int, stored[_PART])
+            return
+        values = stored.values()
+    for value in values:
+        yield from _references(value)

@@ -3,24 +3,24 @@
 Each RunModel Step writes one head and the packs of what is new, so a long session's bytes grow with its content only.
 """
 
-import json
-from collections.abc import Iterator
-from typing import Final, cast
+from collections.abc import Mapping
+from typing import Final
 
 from dex import Context
 from pydantic import JsonValue
+from pydantic_core import from_json
 
 from dex_agents._storage.limits import MAX_STATE_BYTES
 from dex_agents._storage.schema import RUN_STATE, find_instance
-from dex_agents._storage.state_parts import Split, StateParts
+from dex_agents._storage.state_cache import STATES, KnownState, StateKey, keep_pack, read_pack
+from dex_agents._storage.state_packs import Pack, merged, pack_up
+from dex_agents._storage.state_parts import Part, StateParts, dump
 from dex_agents._stored import Stored
 from dex_agents.errors import TurnFailedError
 from dex_agents.runner import FrameworkState
 
 HEAD_KEY: Final = "head"
 TURN_START_KEY: Final = "turn-start"
-
-_PACK_BYTES: Final = 512 * 1024  # well under the 4 MiB that one message to a Worker may have
 
 
 class PartsMissingError(Exception):
@@ -38,13 +38,6 @@ class StateHead(Stored):
     root: JsonValue
 
 
-class StatePack(Stored):
-    """Immutable parts by number."""
-
-    version: int = 1
-    parts: dict[int, JsonValue]
-
-
 class StateStore:
     """The state as one Step sees it; needs the whole `FrameworkRunState` map loaded."""
 
@@ -52,14 +45,12 @@ class StateStore:
         self._context = context
         self._head = self._read_head(HEAD_KEY)
         self._turn_start = self._read_head(TURN_START_KEY)
-        texts = {
-            key: RUN_STATE.get(context, key)
+        self._packs = {
+            key: read_pack(RUN_STATE.get(context, key))
             for key in RUN_STATE.get_all_instance_keys(context)
             if key not in (HEAD_KEY, TURN_START_KEY)
         }
-        self._packs = {key: parts_of(text) for key, text in texts.items()}
-        self._sizes = {key: len(text.encode()) for key, text in texts.items()}
-        self._parts = StateParts({number: part for pack in self._packs.values() for number, part in pack.items()})
+        self._parts = StateParts({number: part for pack in self._packs.values() for number, part in pack.parts.items()})
 
     def load(self) -> FrameworkState | None:
         """Return a fresh copy of the state; None before the first one was saved."""
@@ -69,7 +60,7 @@ class StateStore:
         """Return the state as it was when the turn began."""
         return self._state_of(self._turn_start)
 
-    def add_parts(self, parts: dict[int, JsonValue]) -> None:
+    def add_parts(self, parts: Mapping[int, Part]) -> None:
         """Take parts that only earlier states need."""
         self._parts.add(parts)
 
@@ -100,8 +91,11 @@ class StateStore:
             TurnFailedError: The session would hold more than one Step can load; the state stays as it was then.
         """
         # After an undone turn the head is older than the newest pack.
-        newest = max((number for pack in self._packs.values() for number in pack), default=0)
-        split = self._parts.split(state.value, max(newest + 1, self._head.next_part if self._head else 1))
+        newest = max((number for pack in self._packs.values() for number in pack.parts), default=0)
+        before = STATES.get(self._key_of(self._head)) if self._head else None
+        split = self._parts.split(
+            state.value, max(newest + 1, self._head.next_part if self._head else 1), before.written if before else None
+        )
         head = StateHead(
             framework=state.framework,
             framework_version=state.framework_version,
@@ -110,25 +104,26 @@ class StateStore:
             root=split.root,
         )
         new_bytes = sum(split.sizes.values()) + 2 * len(head.model_dump_json().encode())
-        if sum(self._sizes.values()) + new_bytes > MAX_STATE_BYTES:
+        if self._size() + new_bytes > MAX_STATE_BYTES:
             self._collect(head, self._head, self._turn_start)
-        size = sum(self._sizes.values()) + new_bytes
+        size = self._size() + new_bytes
         if size > MAX_STATE_BYTES:
             raise TurnFailedError(
                 f"the session's model history would have {size} bytes, more than the {MAX_STATE_BYTES} that a Step can "
                 "load: go on in a new session, and keep tool results small"
             )
-        for pack in _packs(split):
-            self._write(f"pack-{next(iter(pack.parts))}", pack.parts)
+        for pack in pack_up(split.new_parts):
+            self._write(pack)
         self._head = head
         RUN_STATE.set(self._context, HEAD_KEY, head.model_dump_json())
+        self._remember(KnownState(dump(state.value), split.written))
 
     def restore_turn_start(self) -> None:
         """Go back to the state with which the turn began."""
         self._head = self._turn_start
         restore_turn_start(self._context)
 
-    def end_turn(self) -> dict[int, JsonValue]:
+    def end_turn(self) -> dict[int, Part]:
         """Forget the turn's start and everything that the state no longer reaches.
 
         Returns:
@@ -136,31 +131,62 @@ class StateStore:
         """
         turn_start, self._turn_start = self._turn_start, None
         RUN_STATE.delete(self._context, TURN_START_KEY)
+        key = self._key_of(self._head) if self._head else None
         forgotten = self._collect(self._head)
+        self._merge()
+        known = STATES.get(key) if key else None
+        if key and known:
+            STATES.forget(key)
+            self._remember(known)
         if not forgotten or turn_start is None:
             return {}
         return {number: forgotten[number] for number in self._parts.reach(turn_start.root) & forgotten.keys()}
 
-    def _collect(self, *roots: StateHead | None) -> dict[int, JsonValue]:
+    def _collect(self, *roots: StateHead | None) -> dict[int, Part]:
         """Delete the packs that no root reaches, and shrink those that are mostly dead; return what was in them."""
-        forgotten: dict[int, JsonValue] = {}
+        forgotten: dict[int, Part] = {}
         reached = {number for root in roots if root is not None for number in self._parts.reach(root.root)}
-        for key, parts in list(self._packs.items()):
-            live = {number: part for number, part in parts.items() if number in reached}
-            if not live:
-                RUN_STATE.delete(self._context, key)
-                del self._packs[key], self._sizes[key]
-            elif len(live) < len(parts) and 2 * StatePack(parts=live).size_in_bytes() < self._sizes[key]:
-                self._write(key, live)
+        for key, pack in list(self._packs.items()):
+            if reached.issuperset(pack.parts):
+                continue
+            live = Pack.of({number: part for number, part in pack.parts.items() if number in reached})
+            if not live.parts:
+                self._delete(key)
+            elif 2 * live.size < pack.size:
+                self._write(live, key)
             else:
                 continue
-            forgotten.update((number, part) for number, part in parts.items() if number not in live)
+            forgotten.update((number, part) for number, part in pack.parts.items() if number not in live.parts)
         return forgotten
 
-    def _write(self, key: str, parts: dict[int, JsonValue]) -> None:
-        text = StatePack(parts=parts).model_dump_json()
-        self._packs[key], self._sizes[key] = parts, len(text.encode())
-        RUN_STATE.set(self._context, key, text)
+    def _merge(self) -> None:
+        """Make few packs of many small ones: each one costs every later Step a load."""
+        for keys in merged(self._packs):
+            together = {number: part for key in keys for number, part in self._packs[key].parts.items()}
+            for key in keys:
+                self._delete(key)
+            for pack in pack_up(together):
+                self._write(pack)
+
+    def _write(self, pack: Pack, key: str | None = None) -> None:
+        key = key or f"pack-{next(iter(pack.parts))}"
+        self._packs[key] = pack
+        keep_pack(pack)
+        RUN_STATE.set(self._context, key, pack.text)
+
+    def _delete(self, key: str) -> None:
+        del self._packs[key]
+        RUN_STATE.delete(self._context, key)
+
+    def _key_of(self, head: StateHead) -> StateKey:
+        return dump(head.root), frozenset(pack.text for pack in self._packs.values())
+
+    def _remember(self, known: KnownState) -> None:
+        if self._head is not None:
+            STATES.put(self._key_of(self._head), known, known.size)
+
+    def _size(self) -> int:
+        return sum(pack.size for pack in self._packs.values())
 
     def _read_head(self, key: str) -> StateHead | None:
         text = find_instance(self._context, RUN_STATE, key)
@@ -169,12 +195,13 @@ class StateStore:
     def _state_of(self, head: StateHead | None) -> FrameworkState | None:
         if head is None:
             return None
+        known = STATES.get(self._key_of(head))
         # Not validated: the value was JSON a moment ago, and walking all of a long history costs more than reading it.
         return FrameworkState.model_construct(
             framework=head.framework,
             framework_version=head.framework_version,
             format=head.format,
-            value=self._parts.join(head.root),
+            value=self._parts.join(head.root) if known is None else from_json(known.text),
         )
 
 
@@ -191,12 +218,14 @@ def first_save(state: FrameworkState) -> tuple[list[dict[int, JsonValue]], str]:
         next_part=split.next_part,
         root=split.root,
     )
-    return [pack.parts for pack in _packs(split)], head.model_dump_json()
+    packs = [{number: part.value for number, part in pack.parts.items()} for pack in pack_up(split.new_parts)]
+    return packs, head.model_dump_json()
 
 
-def write_pack(context: Context, parts: dict[int, JsonValue]) -> None:
+def write_pack(context: Context, parts: Mapping[int, JsonValue]) -> None:
     """Stage a pack of parts that no head needs yet."""
-    RUN_STATE.set(context, f"pack-{next(iter(parts))}", StatePack(parts=parts).model_dump_json())
+    pack = Pack.of({number: Part.of(part) for number, part in parts.items()})
+    RUN_STATE.set(context, f"pack-{next(iter(parts))}", pack.text)
 
 
 def write_head(context: Context, head: str) -> None:
@@ -229,23 +258,3 @@ def restore_turn_start(context: Context) -> None:
 def forget_turn_start(context: Context) -> None:
     """Keep the state as it is at the end of a turn that did not change it."""
     RUN_STATE.delete(context, TURN_START_KEY)
-
-
-def parts_of(pack: str) -> dict[int, JsonValue]:
-    """Read a pack without walking its parts in Python, which a validation of JSON values does."""
-    document = cast("dict[str, dict[str, JsonValue]]", json.loads(pack))
-    return {int(number): part for number, part in document["parts"].items()}
-
-
-def _packs(split: Split) -> Iterator[StatePack]:
-    """Group new parts into packs of bounded size."""
-    parts: dict[int, JsonValue] = {}
-    size = 0
-    for number, part in split.new_parts.items():
-        if parts and size + split.sizes[number] > _PACK_BYTES:
-            yield StatePack(parts=parts)
-            parts, size = {}, 0
-        parts[number] = part
-        size += split.sizes[number]
-    if parts:
-        yield StatePack(parts=parts)

@@ -1,0 +1,133 @@
+"""The framework's state over many turns: what comes back, how many packs it takes, and what they cost to write."""
+
+import json
+from collections.abc import Iterator
+from typing import Any, cast
+
+import pytest
+from dex import Context
+from pydantic import JsonValue
+
+from dex_agents._storage import state_cache, state_store
+from dex_agents._storage.state_cache import Cache
+from dex_agents._storage.state_store import HEAD_KEY, StateStore, begin_turn
+from dex_agents.runner import FrameworkState
+
+
+class MemoryMap:
+    """The stored instances of `FrameworkRunState`, without a Flow."""
+
+    def __init__(self) -> None:
+        self.texts: dict[str, str] = {}
+        self.written = 0
+
+    def get(self, _: Context, key: str) -> str:
+        return self.texts[key]
+
+    def get_all_instance_keys(self, _: Context) -> list[str]:
+        return list(self.texts)
+
+    def set(self, _: Context, key: str, text: str) -> None:
+        self.texts[key] = text
+        self.written += len(text) if key != HEAD_KEY else 0
+
+    def delete(self, _: Context, key: str) -> None:
+        self.texts.pop(key, None)
+
+
+CONTEXT = cast("Context", None)
+
+
+@pytest.fixture(params=["same Worker", "another Worker every Step"])
+def stored(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[MemoryMap]:
+    stored = MemoryMap()
+    monkeypatch.setattr(state_store, "RUN_STATE", stored)
+    monkeypatch.setattr(state_store, "find_instance", lambda _, __, key: stored.texts.get(key))  # pyright: ignore
+    if request.param != "same Worker":
+        monkeypatch.setattr(Cache, "get", lambda _, __: None)  # pyright: ignore
+    yield stored
+
+
+def state_of(value: JsonValue) -> FrameworkState:
+    return FrameworkState(framework="test", framework_version="1", format=1, value=value)
+
+
+def value_now() -> Any:
+    state = StateStore(CONTEXT).load()
+    return None if state is None else state.value
+
+
+def messages_of(turn: int) -> list[JsonValue]:
+    calls: list[JsonValue] = [{"id": f"{turn}-{n}", "arguments": {"item": f"item {n}"}} for n in range(3)]
+    return [
+        {"role": "user", "content": f"question {turn}"},
+        {"role": "assistant", "calls": calls, "usage": dict.fromkeys(map(str, range(20)), turn)},
+        {"role": "assistant", "content": f"answer {turn} " + "word " * 80},
+    ]
+
+
+def test_a_long_session_comes_back_whole_from_few_packs(stored: MemoryMap) -> None:
+    history: list[JsonValue] = []
+    for turn in range(70):
+        begin_turn(CONTEXT)
+        for message in messages_of(turn):
+            history.append(message)
+            store = StateStore(CONTEXT)
+            loaded = store.load()
+            assert loaded is None or cast("Any", loaded.value)["messages"] == history[:-1]
+            store.save(state_of({"messages": list(history), "step": turn}))
+        ended = StateStore(CONTEXT)
+        ended.end_turn()
+
+    assert value_now() == {"messages": history, "step": 69}
+    assert len(stored.texts) < 35
+    assert stored.written < 6 * len(json.dumps(history))
+
+
+def test_an_undone_turn_leaves_nothing_behind(stored: MemoryMap) -> None:
+    first = StateStore(CONTEXT)
+    first.save(state_of({"messages": messages_of(1)}))
+    first.end_turn()
+    for turn in (2, 3):
+        begin_turn(CONTEXT)
+        StateStore(CONTEXT).save(state_of({"messages": messages_of(1) + messages_of(turn)}))
+        undone = StateStore(CONTEXT)
+        undone.restore_turn_start()
+        undone.end_turn()
+        assert value_now() == {"messages": messages_of(1)}
+
+    begin_turn(CONTEXT)
+    StateStore(CONTEXT).save(state_of({"messages": messages_of(1) + messages_of(4)}))
+
+    assert value_now() == {"messages": messages_of(1) + messages_of(4)}
+
+
+def test_what_a_step_gets_is_its_own(stored: MemoryMap) -> None:
+    StateStore(CONTEXT).save(state_of({"messages": messages_of(1)}))
+
+    value_now()["messages"][1]["calls"].clear()
+
+    assert value_now() == {"messages": messages_of(1)}
+
+
+def test_two_sessions_with_equal_packs_and_other_roots_are_told_apart(stored: MemoryMap) -> None:
+    long = "x" * 300
+    StateStore(CONTEXT).save(state_of({"a": long, "b": 1}))
+    other = dict(stored.texts)
+    StateStore(CONTEXT).save(state_of({"a": long, "b": 2}))
+    assert value_now() == {"a": long, "b": 2}
+
+    stored.texts = other
+
+    assert value_now() == {"a": long, "b": 1}
+
+
+def test_a_cache_keeps_what_was_used_last_and_no_more_than_it_may() -> None:
+    cache = state_cache.Cache[str, str](10)
+    for name in "abc":
+        cache.put(name, name.upper(), 4)
+        assert cache.get("b" if name != "a" else "a") == ("B" if name != "a" else "A")
+
+    assert [cache.get(name) for name in "abc"] == [None, "B", "C"]
+    cache.put("large", "value", 11)
+    assert [cache.get(name) for name in ("b", "c", "large")] == [None, None, None]
