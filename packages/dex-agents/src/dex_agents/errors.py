@@ -27,6 +27,7 @@ DexAgentsError
 ├── EngineUnavailableError        the server does not answer at its address: start it, or correct the address
 ├── EngineStartError              the embedded engine cannot start; has `reason`
 ├── StateNotReadableError         (raised by runners) the stored state was written by another version
+├── EncryptionKeyError            a stored value needs another key: give this process the one that `key_id` names
 ├── AttemptFailedError            (seen in a Step's history) one attempt of a model or tool call raised
 ├── NotInSessionError             a tool asked its session where there is none
 ├── ToolPaused                    (raised inside tools) the tool waits for an answer or a time: let it pass
@@ -253,6 +254,18 @@ class NotInSessionError(DexAgentsError):
 
 class ToolPaused(DexAgentsError):  # noqa: N818  it ends a run, and nothing went wrong
     """Ends this run of a tool that waits for an answer or a time; its session runs it again. Let it pass."""
+
+
+class EncryptionKeyError(DexAgentsError):
+    """What a session stores was encrypted with a key that this process lacks. Give it the key; nothing is lost.
+
+    Attributes:
+        key_id: The key's id.
+    """
+
+    def __init__(self, message: str, *, key_id: str) -> None:
+        super().__init__(message)
+        self.key_id = key_id
 
 
 class AttemptFailedError(DexAgentsError):

@@ -31,6 +31,7 @@ class AgentEventType(StrEnum):
     CONTEXT_COMPACTED = "context_compacted"
     TURN_COMPLETED = "turn_completed"
     TURN_FAILED = "turn_failed"
+    REDACTED = "redacted"
 
 
 class AgentEvent(Stored):

@@ -1,9 +1,14 @@
 """What an application may choose about the sessions of one agent."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
+from dex_agents.encryption import AtRestCodec
 from dex_agents.errors import ConfigurationError
+from dex_agents.events import AgentEvent
+from dex_agents.messages import SavedMessage
+from dex_agents.snapshot import AgentSnapshot
 
 _MIB = 1024 * 1024
 
@@ -25,6 +30,12 @@ class AgentSessionOptions:
         message_chunk_size: Most messages of one chunk.
         message_chunk_max_bytes: Most bytes of one chunk; a larger single message gets a chunk of its own.
         max_queued_messages: User messages that may wait for their turn.
+        at_rest: Seals what sessions store, for example `Encryption`; None stores it readable.
+        redact_event: Changes each live event before it leaves the Worker; returns None to leave it out. One that
+            raises leaves the event out too.
+        redact_message: Changes each message of the log before it leaves the Worker, in snapshots and in pages.
+        redact_snapshot: Changes each snapshot before it leaves the Worker.
+
         forkable_turns: So many finished turns, beside the newest one, can be forked, 0 to 50; each costs about 1 KB.
         compaction: Size of the model's context window in tokens, at least 1,000. When the next model input would reach
             85 % of it, older messages are folded into a summary first. None, the default, never does. Turn it on only
@@ -42,6 +53,11 @@ class AgentSessionOptions:
     message_chunk_size: int = 32
     message_chunk_max_bytes: int = _MIB
     max_queued_messages: int = 100
+    at_rest: AtRestCodec | None = None
+    redact_event: Callable[[AgentEvent], AgentEvent | None] | None = None
+    redact_message: Callable[[SavedMessage], SavedMessage] | None = None
+    redact_snapshot: Callable[[AgentSnapshot], AgentSnapshot] | None = None
+
     forkable_turns: int = 20
     compaction: int | None = None
     retained_message_limit: int | None = 1000

@@ -27,6 +27,7 @@ from dex_agents._turn.forking import read_end, receive_end, receive_part
 from dex_agents._turn.interrupts import take_answer
 from dex_agents._turn.mailbox import receive, receive_steering
 from dex_agents._turn.outcome_reports import take_report
+from dex_agents._turn.redaction import EventFeed, redacted_page, redacted_snapshot
 from dex_agents._turn.services import SessionServices
 from dex_agents._turn.session_view import page_of, snapshot_of
 from dex_agents._turn.settings import change_settings
@@ -120,7 +121,7 @@ class AgentSessionFlow(Flow[SessionStart]):
         self.runner = runner
         self.options = options
         self.events = Stream(EVENT_STREAM_NAME, AgentEvent, options.event_stream_capacity_bytes)
-        self._services = SessionServices(runner, options, self.events)
+        self._services = SessionServices(runner, options, EventFeed(self.events, options))
 
     def get_flow_type(self) -> str:
         """Return the name."""
@@ -223,12 +224,12 @@ class AgentSessionFlow(Flow[SessionStart]):
     )
     def get_agent_snapshot(self, context: Context) -> RPCResult[AgentSnapshot]:
         """Return the session in one look; works on a stopped session until its retention ends."""
-        return RPCResult(snapshot_of(context))
+        return RPCResult(redacted_snapshot(snapshot_of(context), self.options))
 
     @rpc(timeout=RPC_TIMEOUT, load_attribute_maps=(schema.MESSAGES,))
     def list_agent_messages(self, context: Context, request: MessagePageRequest) -> RPCResult[MessagePage]:
         """Return a page of the log; when it names a `missing_chunk`, repeat the call with that chunk loaded."""
-        return RPCResult(page_of(context, request))
+        return RPCResult(redacted_page(page_of(context, request), self.options))
 
     @rpc(timeout=RPC_TIMEOUT, load_attribute_maps=(schema.RUN_STATE, schema.TURN_ENDS, schema.TURN_PARTS))
     def read_turn_end(self, context: Context, request: TurnEndRequest) -> RPCResult[TurnEndPage]:

@@ -21,6 +21,7 @@ from dex import (
 from pydantic_core import PydanticSerializationError, ValidationError
 
 from dex_agents._storage.limits import not_a_json_number
+from dex_agents._storage.sealing import key_error_in
 from dex_agents.errors import (
     ConfigurationError,
     DexAgentsError,
@@ -97,7 +98,8 @@ class ServiceErrors:
         except DexServiceError as error:
             raise await self._translation(error, session_id) from error
         except (ValueMappingError, PydanticSerializationError, UnicodeEncodeError) as error:
-            raise _not_sendable(error) from error
+            missing = key_error_in(error) if isinstance(error, ValueMappingError) else None
+            raise missing or _not_sendable(error) from error
 
     async def _translation(self, error: DexServiceError, session_id: str | None) -> DexAgentsError:
         gone = isinstance(error, FlowNotActiveOrNotFoundError | FlowNotFoundError | FlowClosingError)

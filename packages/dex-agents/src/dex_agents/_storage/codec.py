@@ -1,21 +1,28 @@
 """Codecs that carry this package's documents through the Dex SDK as JSON."""
 
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from dex import CodecRegistry, Value, WireKind
+from dex import Codec, CodecRegistry, Value, WireKind
 
+from dex_agents._storage.sealing import Sealing, StoredText, StoredTextCodec
 from dex_agents._stored import Stored
 
 DocumentT = TypeVar("DocumentT", bound=Stored)
 
 
 class DocumentCodec(Generic[DocumentT]):
-    """Writes one kind of document as JSON text."""
+    """Writes one kind of document as JSON text.
+
+    Args:
+        document_type: The kind.
+        sealing: How it is stored; None leaves it readable.
+    """
 
     wire_kind = WireKind.JSON
 
-    def __init__(self, document_type: type[DocumentT]) -> None:
+    def __init__(self, document_type: type[DocumentT], sealing: Sealing | None = None) -> None:
         self._document_type = document_type
+        self._sealing = sealing
 
     @property
     def type_name(self) -> str:
@@ -27,15 +34,29 @@ class DocumentCodec(Generic[DocumentT]):
         if not isinstance(value, self._document_type):
             raise TypeError(f"expected {self.type_name}, got {type(value).__qualname__}")
         # Nothing is left out: None may be a tool's result, and defaults carry the discriminators and versions.
-        return Value(WireKind.JSON, value.model_dump_json())
+        text = value.model_dump_json()
+        return Value(WireKind.JSON, text if self._sealing is None else self._sealing.seal_document(text))
 
     def decode(self, value: Value) -> DocumentT:
         """Read a document; fields of newer versions are ignored."""
         if value.kind is not WireKind.JSON or not isinstance(value.data, str):
             raise TypeError(f"{self.type_name} is stored as JSON, found {value.kind.value}")
-        return self._document_type.model_validate_json(value.data)
+        text = value.data if self._sealing is None else self._sealing.open_document(value.data)
+        return self._document_type.model_validate_json(text)
 
 
-def document_codecs(*document_types: type[Stored]) -> CodecRegistry:
-    """Build the registry that knows these documents."""
-    return CodecRegistry({document_type: DocumentCodec(document_type) for document_type in document_types})
+def document_codecs(
+    sealing: Sealing, readable: frozenset[type[Stored]], *document_types: type[Stored]
+) -> CodecRegistry:
+    """Build the registry that knows these documents.
+
+    Args:
+        sealing: The application's codec.
+        readable: Documents that are stored as they are, since they hold ids and numbers only.
+        document_types: All documents.
+    """
+    codecs: dict[object, Codec[Any]] = {
+        document_type: DocumentCodec(document_type, None if document_type in readable else sealing)
+        for document_type in document_types
+    }
+    return CodecRegistry({StoredText: StoredTextCodec(sealing), **codecs})

@@ -4,7 +4,7 @@ The names are part of the contract: a running session is found by them for ever.
 """
 
 from datetime import datetime
-from typing import Final, TypeVar
+from typing import Final, TypeVar, cast
 
 from dex import Attribute, AttributeIndex, AttributeMap, Channel, ChannelMap, CodecRegistry, Context, IndexType
 
@@ -19,12 +19,17 @@ from dex_agents._storage.fork_documents import (
     TurnEndPage,
     TurnEndRequest,
 )
+from dex_agents._storage.sealing import Sealing, StoredText
+from dex_agents._stored import Stored
 from dex_agents.events import AgentEvent
 from dex_agents.messages import SavedMessage
 
 ValueT = TypeVar("ValueT")
 
 _KEYWORD: Final = AttributeIndex(IndexType.KEYWORD)
+
+# For its users a text; the SDK finds the codec that seals it by this type.
+_SEALED_TEXT: Final = cast("type[str]", StoredText)
 
 SESSION: Final = Attribute("AgentSession", records.SessionRecord)
 STATUS: Final = Attribute("AgentStatus", str, index=_KEYWORD)
@@ -36,24 +41,24 @@ CHANGED_AT: Final = Attribute("AgentChangedAt", datetime, index=AttributeIndex(I
 MESSAGES: Final = AttributeMap("AgentMessages", SavedMessage)
 MESSAGE_CHUNKS: Final = AttributeMap("AgentMessageChunks", records.MessageChunk)
 MESSAGE_INDEX: Final = Attribute("AgentMessageIndex", records.MessageIndex)
-RUN_STATE: Final = AttributeMap("FrameworkRunState", str)
+RUN_STATE: Final = AttributeMap("FrameworkRunState", _SEALED_TEXT)
 SUMMARIES: Final = AttributeMap("AgentSummaries", snapshot.ContextSummary)
 TOOL_CALLS: Final = AttributeMap("AgentToolCalls", records.CallRecord)
 UNSETTLED_CALLS: Final = AttributeMap("UnsettledToolCalls", records.CallRecord)
-OUTCOME_REPORTS: Final = AttributeMap("AgentOutcomeReports", str)
+OUTCOME_REPORTS: Final = AttributeMap("AgentOutcomeReports", _SEALED_TEXT)
 INTERRUPTS: Final = AttributeMap("AgentInterrupts", records.InterruptRecord)
 
 # A client waits on these: first until its message has a turn, then until that turn has a result. A result is a
 # `TurnResult` as text, since a client can wait for text and numbers only.
 MESSAGE_TURNS: Final = AttributeMap("AgentMessageTurns", int)
 # Of messages whose sender chose the id: what they said, so that an id is not taken for two messages.
-MESSAGE_DIGESTS: Final = AttributeMap("AgentMessageDigests", str)
+MESSAGE_DIGESTS: Final = AttributeMap("AgentMessageDigests", _SEALED_TEXT)
 FINISHED_TURNS: Final = Attribute("AgentFinishedTurns", int)
-TURN_RESULTS: Final = AttributeMap("AgentTurnResults", str)
+TURN_RESULTS: Final = AttributeMap("AgentTurnResults", _SEALED_TEXT)
 
 # How the newest finished turns left the session, as text: what a fork begins with.
-TURN_ENDS: Final = AttributeMap("AgentTurnEnds", str)
-TURN_PARTS: Final = AttributeMap("AgentTurnParts", str)
+TURN_ENDS: Final = AttributeMap("AgentTurnEnds", _SEALED_TEXT)
+TURN_PARTS: Final = AttributeMap("AgentTurnParts", _SEALED_TEXT)
 FORK: Final = Attribute("AgentFork", ForkRecord)
 FORK_ENDS: Final = Channel("AgentForkEnds", str)
 
@@ -121,9 +126,28 @@ def find(context: Context, definition: Attribute[ValueT]) -> ValueT | None:
     return definition.get(context)
 
 
-def session_codecs() -> CodecRegistry:
+_READABLE: Final[frozenset[type[Stored]]] = frozenset(
+    {
+        records.MessageIndex,
+        # A Worker that lacks a key must still be able to read which Step it is to hand back.
+        records.RunModelInput,
+        records.CallInput,
+        records.AwaitStartInput,
+        records.AwaitApprovalInput,
+        records.ResumeInput,
+        snapshot.MessagePageRequest,
+        snapshot.SendReceipt,
+        snapshot.TurnResultRequest,
+    }
+)
+"""Documents that hold ids and numbers only; every other one is sealed when the application gives a codec."""
+
+
+def session_codecs(sealing: Sealing) -> CodecRegistry:
     """Return codecs for everything that session Flows store, take and return."""
     return document_codecs(
+        sealing,
+        _READABLE,
         AgentEvent,
         SavedMessage,
         ForkRecord,

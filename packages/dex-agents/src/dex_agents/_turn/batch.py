@@ -82,7 +82,7 @@ def start_call(
 ) -> Movement:
     """Return the Step with which a call begins: after the calls before it, after its approval, or at once."""
     if record.waits_for and not released:
-        return _moves.to_await_tool_start(record, earlier_calls=len(record.waits_for))
+        return _moves.to_await_tool_start(record.call_id, earlier_calls=len(record.waits_for))
     if record.request.policy.approval and not record.approved:
         asked = begin_interrupts(
             context,

@@ -83,7 +83,7 @@ async def _close(
         forget_turn_start(context)
         return True
     try:
-        with attempt():
+        with attempt(services.sealing):
             return await _close_with_runner(context, services, session, events, open_calls, questions)
     except DexAgentsError:
         # The session must go on whatever the runner does, or whatever is stored: undo the turn without reading it, and

@@ -6,10 +6,11 @@ import logging
 from types import TracebackType
 from typing import Final
 
-from dex import AsyncContext, Stream
+from dex import AsyncContext
 from pydantic import JsonValue
 
 from dex_agents._storage.limits import clipped
+from dex_agents._turn.redaction import EventFeed
 from dex_agents.events import AgentEvent, AgentEventType
 
 MERGE_SECONDS: Final = 0.1
@@ -35,9 +36,7 @@ class EventWriter:
         step_number: Of a model Step: its number among the session's recorded ones.
     """
 
-    def __init__(
-        self, context: AsyncContext, stream: Stream[AgentEvent], turn_id: str, *, step_number: int = 0
-    ) -> None:
+    def __init__(self, context: AsyncContext, stream: EventFeed, turn_id: str, *, step_number: int = 0) -> None:
         self._context = context
         self._stream = stream
         self._turn_id = turn_id

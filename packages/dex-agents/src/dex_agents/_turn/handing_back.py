@@ -11,7 +11,7 @@ from dex import AsyncContext, RetryAfterError, retry_after
 from dex_agents._storage.records import CallRecord
 from dex_agents._turn.recovery import AttemptProgress
 from dex_agents._turn.settlement import settlement_after_loss
-from dex_agents.errors import StateNotReadableError
+from dex_agents.errors import EncryptionKeyError, StateNotReadableError
 from dex_agents.tools import RetryLater, Settlement
 
 MODEL_DELAYS_SECONDS: Final = (120, 1380)
@@ -21,7 +21,7 @@ TOOL_DELAYS_SECONDS: Final = (15, 60, 300, 1125)
 """Before a tool Step is started again, which spends no attempt: 25 minutes too."""
 
 
-def hand_back_model(context: AsyncContext, error: StateNotReadableError) -> RetryAfterError:
+def hand_back_model(context: AsyncContext, error: StateNotReadableError | EncryptionKeyError) -> RetryAfterError:
     """Return what to raise from RunModel, so that its next attempt is made later."""
     place = min(context.attempt, len(MODEL_DELAYS_SECONDS)) - 1
     return retry_after(MODEL_DELAYS_SECONDS[place], error)

@@ -15,7 +15,9 @@ async def record_lost_call(context: AsyncContext, call: CallInput, services: Ses
     record = find_instance(context, TOOL_CALLS, call.call_id)
     if record is None or record.settlement is not None:
         return dead_end()
-    settlement = settlement_after_loss(record, read_attempt_progress(context), recovery_detail(context))
+    settlement = settlement_after_loss(
+        record, read_attempt_progress(context), recovery_detail(context, services.sealing)
+    )
     async with EventWriter(context, services.events, record.turn_id) as events:
         settle_call(context, events, record, settlement)
     return dead_end()

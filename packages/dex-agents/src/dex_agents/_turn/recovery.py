@@ -5,6 +5,7 @@ from enum import Enum
 from dex import Context
 
 from dex_agents._storage.limits import clipped
+from dex_agents._storage.sealing import Sealing
 
 
 class AttemptProgress(Enum):
@@ -41,9 +42,9 @@ def read_attempt_progress(context: Context) -> AttemptProgress:
     return AttemptProgress.UNSPECIFIED
 
 
-def recovery_detail(context: Context) -> str:
-    """Return the last error for people and for the model."""
+def recovery_detail(context: Context, sealing: Sealing) -> str:
+    """Return the last error for people and for the model; the attempt has sealed it."""
     error = context.recovery_error
     if error is None:
         return "the Step failed"
-    return clipped(error.detail or error.error_type or "the Step failed")
+    return clipped(sealing.open(error.detail or error.error_type or "the Step failed"))

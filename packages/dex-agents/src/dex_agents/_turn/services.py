@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass
 
-from dex import Stream
-
-from dex_agents.events import AgentEvent
+from dex_agents._storage.sealing import Sealing
+from dex_agents._turn.redaction import EventFeed
 from dex_agents.options import AgentSessionOptions
 from dex_agents.runner import AgentFrameworkRunner
 
@@ -15,4 +14,9 @@ class SessionServices:
 
     runner: AgentFrameworkRunner
     options: AgentSessionOptions
-    events: Stream[AgentEvent]
+    events: EventFeed
+
+    @property
+    def sealing(self) -> Sealing:
+        """What the application does to texts that are stored."""
+        return Sealing(self.options.at_rest)

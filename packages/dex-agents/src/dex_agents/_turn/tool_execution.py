@@ -1,17 +1,19 @@
 """Runs one tool call in its Step; both tool Steps do the same and differ in their options only."""
 
+import logging
 import math
 from typing import Final
 
-from dex import AsyncContext, StepDecision, dead_end, go_to_many
+from dex import AsyncContext, StepDecision, ValueMappingError, dead_end, go_to_many
 
 from dex_agents._inquiry import Inquiry, is_user_question
 from dex_agents._storage.records import CallInput, CallRecord
 from dex_agents._storage.schema import SESSION, TOOL_CALLS, find_instance
+from dex_agents._storage.sealing import key_error_in
 from dex_agents._storage.state_store import StateStore
 from dex_agents._turn.attempt import attempt
 from dex_agents._turn.event_writer import EventWriter
-from dex_agents._turn.handing_back import hand_back_call
+from dex_agents._turn.handing_back import TOOL_DELAYS_SECONDS, hand_back_call
 from dex_agents._turn.heartbeat import heartbeats
 from dex_agents._turn.interrupts import begin_interrupts
 from dex_agents._turn.recovery import AttemptProgress
@@ -38,6 +40,8 @@ from dex_agents.tools import (
 MAX_ASK_ROUNDS: Final = 100
 """So often one call may ask; a tool that asks for ever would hold its turn for ever."""
 
+_logger = logging.getLogger(__name__)
+
 _RAN: Final = AttemptProgress.NOT_COMPLETED
 
 MAX_DELAY_SECONDS: Final = 366 * 24 * 3600
@@ -49,7 +53,18 @@ def idempotency_key(session_id: str, record: CallRecord) -> str:
 
 
 async def execute_tool(context: AsyncContext, call: CallInput, services: SessionServices) -> StepDecision:
-    """Run the call once and stage what came of it."""
+    """Run the call once and stage what came of it; on a Worker that lacks a key, put it off for another one."""
+    try:
+        return await _execute(context, call, services)
+    except ValueMappingError as error:
+        if key_error_in(error) is None:
+            raise
+        # All that is read is read before the tool runs, so nothing has happened, and no attempt may be spent.
+        _logger.warning("%s of session %s is put off: %s", call.call_id, context.flow_id, error)
+        return go_to_many(_moves.to_await_tool_start(call.call_id, delay_seconds=TOOL_DELAYS_SECONDS[0]))
+
+
+async def _execute(context: AsyncContext, call: CallInput, services: SessionServices) -> StepDecision:
     record = find_instance(context, TOOL_CALLS, call.call_id)
     if record is None or record.settlement is not None:
         return dead_end()  # the turn has ended without this call
@@ -112,7 +127,7 @@ async def _call(
     inquiry = Inquiry(answers=told)
     with running_tool_call(call_info, inquiry):
         try:
-            with attempt():
+            with attempt(services.sealing):
                 outcome = await services.runner.call_tool(request)
         except Exception:
             if inquiry.wish is None:
@@ -142,7 +157,7 @@ def _stage(
             delay = max(1, min(math.ceil(seconds), MAX_DELAY_SECONDS))
             record = record.model_copy(update={"resumed": record.resumed + 1})
             TOOL_CALLS.set(context, record.call_id, record)
-            return go_to_many(_moves.to_await_tool_start(record, delay_seconds=delay))
+            return go_to_many(_moves.to_await_tool_start(record.call_id, delay_seconds=delay))
         case Asks(questions=questions, resume=resume):
             asking = record.model_copy(update={"questions": questions, "resume": resume})
             if not asking.room_for_answers():

@@ -165,12 +165,12 @@ def to_await_tool_approval(waiting: AwaitApprovalInput) -> Movement:
     return StepMovement(AwaitToolApproval, waiting, options=options)
 
 
-def to_await_tool_start(record: CallRecord, *, earlier_calls: int = 0, delay_seconds: int = 0) -> Movement:
+def to_await_tool_start(call_id: str, *, earlier_calls: int = 0, delay_seconds: int = 0) -> Movement:
     """Wait until a call may start."""
     from dex_agents.steps.await_tool_start import AwaitToolStart
 
-    options = replace(_options.SPINE, execute_load_attribute_map_instances=_call_loads((record.call_id,)))
-    start = AwaitStartInput(call_id=record.call_id, earlier_calls=earlier_calls, delay_seconds=delay_seconds)
+    options = replace(_options.SPINE, execute_load_attribute_map_instances=_call_loads((call_id,)))
+    start = AwaitStartInput(call_id=call_id, earlier_calls=earlier_calls, delay_seconds=delay_seconds)
     return StepMovement(AwaitToolStart, start, options=options)
 
 

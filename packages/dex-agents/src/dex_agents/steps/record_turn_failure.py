@@ -21,7 +21,8 @@ class RecordTurnFailure(SessionStep[RunModelInput]):
         session = SessionEditor(context)
         calls = {call_id: TOOL_CALLS.get(context, call_id) for call_id in session.turn.calls}
         take_token(context, session.turn.turn_id)
-        error = input.error or recovery_detail(context)
+        sealing = self._services.sealing
+        error = sealing.open(input.error) if input.error else recovery_detail(context, sealing)
         if input.compaction == "running":
             error = f"its context could not be compacted: {error}"
         async with EventWriter(context, self._services.events, session.turn.turn_id) as events:

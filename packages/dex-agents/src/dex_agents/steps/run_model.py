@@ -1,11 +1,12 @@
 """RunModel: one model call, and what the model asked for."""
 
-from dex import AsyncContext, StepDecision, StepOptions, go_to_many
+from dex import AsyncContext, StepDecision, StepOptions, ValueMappingError, go_to_many
 
 from dex_agents._storage.kept_turns import end_state_of_turn
 from dex_agents._storage.limits import clipped
 from dex_agents._storage.message_log import MessageLog
 from dex_agents._storage.records import RunModelInput
+from dex_agents._storage.sealing import key_error_in
 from dex_agents._storage.session_editor import SessionEditor
 from dex_agents._storage.state_store import StateStore, has_state
 from dex_agents._turn.attempt import attempt
@@ -49,6 +50,11 @@ class RunModel(SessionStep[RunModelInput]):
         except StateNotReadableError as error:
             # Not inside a context manager: it would set the traceback of the SDK's error, whose fields are frozen.
             raise hand_back_model(context, error) from error
+        except ValueMappingError as error:
+            missing = key_error_in(error)
+            if missing is None:
+                raise
+            raise hand_back_model(context, missing) from error
 
     async def _execute(self, context: AsyncContext, input: RunModelInput) -> StepDecision:
         session = SessionEditor(context)
@@ -78,7 +84,7 @@ class RunModel(SessionStep[RunModelInput]):
             try:
                 if turn.model_steps > MAX_MODEL_STEPS:
                     raise TurnFailedError(f"the turn made {MAX_MODEL_STEPS} model Steps without an end")
-                with attempt():
+                with attempt(self._services.sealing):
                     step = await self._services.runner.run_model(request)
                 check_step(step, offered=len(steering.offered))
                 store.save(step.state)
@@ -88,7 +94,9 @@ class RunModel(SessionStep[RunModelInput]):
             except (TurnFailedError, StateNotReadableError) as error:
                 if isinstance(error, StateNotReadableError) and error.newer_writer:
                     raise
-                failed = input.model_copy(update={"error": clipped(str(error) or type(error).__name__)})
+                failed = input.model_copy(
+                    update={"error": self._services.sealing.seal(clipped(str(error) or type(error).__name__))}
+                )
                 return go_to_many(_moves.to_record_turn_failure(session.turn, failed))
         return go_to_many(*movements)
 

@@ -1,0 +1,86 @@
+"""The application's say in what people see of a session."""
+
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+
+from dex_agents import AgentSessionOptions
+from dex_agents.errors import WorkerRaisedError
+from dex_agents.events import AgentEvent
+from dex_agents.messages import SavedMessage, text_message
+from dex_agents.session import AgentSession
+from dex_agents.snapshot import AgentSnapshot
+from support.scripted_sessions import scripted_session
+
+SECRET = "4111-1111"
+
+
+async def events_of_turn(session: AgentSession) -> list[AgentEvent]:
+    found: list[AgentEvent] = []
+    events = session.events()
+    async with aclosing(events):
+        async for streamed in events:
+            found.append(streamed.event)
+            if streamed.event.type == "turn_completed":
+                break
+    return found
+
+
+def masked_event(event: AgentEvent) -> AgentEvent | None:
+    if event.type == "tool_call_requested":
+        return None
+    if event.type == "tool_call_started":
+        raise ValueError(f"cannot redact {event.name}")
+    return event.model_copy(update={"text": event.text.replace(SECRET, "****")})
+
+
+def masked_message(saved: SavedMessage) -> SavedMessage:
+    masked = text_message(saved.message.role, saved.message.text.replace(SECRET, "****"))
+    return saved.model_copy(update={"message": masked})
+
+
+def masked_snapshot(snapshot: AgentSnapshot) -> AgentSnapshot:
+    return snapshot.model_copy(update={"settings": {}})
+
+
+async def test_events_messages_and_snapshots_leave_the_worker_as_the_application_lets_them(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    options = AgentSessionOptions(
+        redact_event=masked_event, redact_message=masked_message, redact_snapshot=masked_snapshot
+    )
+    async with scripted_session(tmp_path, options=options) as session:
+        await session.update_settings({"card": SECRET})
+        result = await session.ask(f"call read_a\nsay {SECRET}", timeout=10)
+        events = await events_of_turn(session)
+        snapshot = await session.snapshot()
+        page = await session.messages()
+        async with aclosing(session.follow()) as updates:
+            view = (await anext(updates)).view
+
+    assert result.text == SECRET  # the caller's own answer
+    said = "".join(event.model_dump_json() for event in events)
+    assert SECRET not in said
+    assert [event.type for event in events if event.step_id.startswith(("RunModel-1", "CallTool"))] == [
+        "redacted",
+        "redacted",
+        "tool_call_finished",
+    ]
+    for step_id in {event.step_id for event in events}:
+        assert next(event.sequence for event in events if event.step_id == step_id) == 1
+    for document in (snapshot, page, view.snapshot):
+        assert SECRET not in document.model_dump_json()
+        assert "****" in document.model_dump_json()
+    assert snapshot.settings == {}
+    assert "redact_event raised ValueError" in caplog.text
+    assert "cannot redact" not in caplog.text
+
+
+async def test_a_snapshot_that_cannot_be_redacted_does_not_get_out(tmp_path: Path) -> None:
+    def broken(snapshot: AgentSnapshot) -> AgentSnapshot:
+        raise RuntimeError(f"no rule for {snapshot.session_id}")
+
+    async with scripted_session(tmp_path, options=AgentSessionOptions(redact_snapshot=broken)) as session:
+        with pytest.raises(WorkerRaisedError, match="no rule for s-1"):
+            await session.snapshot()
