@@ -125,6 +125,8 @@ async def test_nothing_of_what_was_said_can_be_found_in_the_engines_directory(tm
         await talk(session)
         page = await session.messages()
         snapshot = await session.snapshot()
+        forked = await session.fork("s-2", from_sequence=page.messages[-1].sequence)
+        assert SECRET in (await forked.ask("recall", timeout=10)).text
     assert SECRET in page.model_dump_json()
     assert snapshot.settings == {"customer": SECRET, "other": SECRET}
     assert holds_secret(data) == []
