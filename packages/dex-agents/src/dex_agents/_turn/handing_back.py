@@ -6,9 +6,10 @@ a new one next time; when none comes, the turn ends with the state as it is.
 
 from typing import Final
 
-from dex import AsyncContext, RetryAfterError, retry_after
+from dex import AsyncContext, RetryAfterError, ValueMappingError, retry_after
 
 from dex_agents._storage.records import CallRecord
+from dex_agents._storage.sealing import key_error_in
 from dex_agents._turn.recovery import AttemptProgress
 from dex_agents._turn.settlement import settlement_after_loss
 from dex_agents.errors import EncryptionKeyError, StateNotReadableError
@@ -19,6 +20,13 @@ MODEL_DELAYS_SECONDS: Final = (120, 1380)
 
 TOOL_DELAYS_SECONDS: Final = (15, 60, 300, 1125)
 """Before a tool Step is started again, which spends no attempt: 25 minutes too."""
+
+
+def unreadable_here(
+    error: StateNotReadableError | ValueMappingError,
+) -> StateNotReadableError | EncryptionKeyError | None:
+    """Return what another Worker may be able to read; None for an error that it would meet too."""
+    return error if isinstance(error, StateNotReadableError) else key_error_in(error)
 
 
 def hand_back_model(context: AsyncContext, error: StateNotReadableError | EncryptionKeyError) -> RetryAfterError:

@@ -2,7 +2,7 @@
 
 import time
 
-from dex import AsyncContext, StepDecision, StepOptions, go_to_many
+from dex import AsyncContext, StepDecision, StepOptions, ValueMappingError, go_to_many
 from pydantic import JsonValue
 
 from dex_agents._storage.limits import clipped
@@ -13,7 +13,7 @@ from dex_agents._storage.state_store import StateStore
 from dex_agents._turn.attempt import attempt
 from dex_agents._turn.context_size import KEPT_SHARE, note_compaction, turn_starts
 from dex_agents._turn.event_writer import EventWriter
-from dex_agents._turn.handing_back import hand_back_model
+from dex_agents._turn.handing_back import hand_back_model, unreadable_here
 from dex_agents._turn.heartbeat import heartbeats
 from dex_agents._turn.model_input import consume_batch, turn_input
 from dex_agents.errors import StateNotReadableError, TurnFailedError
@@ -35,9 +35,12 @@ class CompactContext(SessionStep[RunModelInput]):
         """Replace older messages by a summary; where the history cannot be cut now, the turn goes on with all of it."""
         try:
             return await self._execute(context, input)
-        except StateNotReadableError as error:
+        except (StateNotReadableError, ValueMappingError) as error:
+            unreadable = unreadable_here(error)
+            if unreadable is None:
+                raise
             # Not inside a context manager: it would set the traceback of the SDK's error, whose fields are frozen.
-            raise hand_back_model(context, error) from error
+            raise hand_back_model(context, unreadable) from error
 
     async def _execute(self, context: AsyncContext, input: RunModelInput) -> StepDecision:
         session = SessionEditor(context)
@@ -51,7 +54,8 @@ class CompactContext(SessionStep[RunModelInput]):
             except (TurnFailedError, StateNotReadableError) as error:
                 if isinstance(error, StateNotReadableError) and error.newer_writer:
                     raise
-                failed = input.model_copy(update={"error": clipped(str(error) or type(error).__name__)})
+                said = self._services.sealing.seal(clipped(str(error) or type(error).__name__))
+                failed = input.model_copy(update={"error": said})
                 return go_to_many(_moves.to_record_turn_failure(session.turn, failed))
         taken = isinstance(outcome, Compacted) and outcome.batch_taken
         session.save(SessionStatus.RUNNING_MODEL)
@@ -98,7 +102,7 @@ class CompactContext(SessionStep[RunModelInput]):
             turns=turns,
             turn_starts=starts,
         )
-        with attempt():
+        with attempt(self._services.sealing):
             outcome = await self._services.runner.compact(request)
         if isinstance(outcome, Compacted) and outcome.batch_taken and request.batch is None:
             raise TurnFailedError("the runner took a batch that it was not given")

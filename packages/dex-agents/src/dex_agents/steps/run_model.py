@@ -6,14 +6,13 @@ from dex_agents._storage.kept_turns import end_state_of_turn
 from dex_agents._storage.limits import clipped
 from dex_agents._storage.message_log import MessageLog
 from dex_agents._storage.records import RunModelInput
-from dex_agents._storage.sealing import key_error_in
 from dex_agents._storage.session_editor import SessionEditor
 from dex_agents._storage.state_store import StateStore, has_state
 from dex_agents._turn.attempt import attempt
 from dex_agents._turn.batch import begin_batch, check_step
 from dex_agents._turn.context_size import note_context, reaches_limit
 from dex_agents._turn.event_writer import EventWriter
-from dex_agents._turn.handing_back import hand_back_model
+from dex_agents._turn.handing_back import hand_back_model, unreadable_here
 from dex_agents._turn.heartbeat import heartbeats
 from dex_agents._turn.model_input import consume_batch, turn_input
 from dex_agents._turn.turn_end import end_turn
@@ -47,14 +46,12 @@ class RunModel(SessionStep[RunModelInput]):
         """Go on to the next point where something must be recorded."""
         try:
             return await self._execute(context, input)
-        except StateNotReadableError as error:
-            # Not inside a context manager: it would set the traceback of the SDK's error, whose fields are frozen.
-            raise hand_back_model(context, error) from error
-        except ValueMappingError as error:
-            missing = key_error_in(error)
-            if missing is None:
+        except (StateNotReadableError, ValueMappingError) as error:
+            unreadable = unreadable_here(error)
+            if unreadable is None:
                 raise
-            raise hand_back_model(context, missing) from error
+            # Not inside a context manager: it would set the traceback of the SDK's error, whose fields are frozen.
+            raise hand_back_model(context, unreadable) from error
 
     async def _execute(self, context: AsyncContext, input: RunModelInput) -> StepDecision:
         session = SessionEditor(context)
@@ -94,9 +91,8 @@ class RunModel(SessionStep[RunModelInput]):
             except (TurnFailedError, StateNotReadableError) as error:
                 if isinstance(error, StateNotReadableError) and error.newer_writer:
                     raise
-                failed = input.model_copy(
-                    update={"error": self._services.sealing.seal(clipped(str(error) or type(error).__name__))}
-                )
+                said = self._services.sealing.seal(clipped(str(error) or type(error).__name__))
+                failed = input.model_copy(update={"error": said})
                 return go_to_many(_moves.to_record_turn_failure(session.turn, failed))
         return go_to_many(*movements)
 
