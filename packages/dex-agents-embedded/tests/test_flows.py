@@ -247,8 +247,8 @@ async def test_what_only_a_dex_server_has_is_refused_with_a_clear_text(tmp_path:
     flow = WaitFlow()
     async with World(tmp_path, flow) as world:
         calls: list[Any] = [
-            world.service.ResetFlow(pb.ResetFlowRequest(flow_id="x")),
             world.service.GetHistoryEvents(pb.GetHistoryEventsRequest(flow_id="x")),
+            world.service.WaitForHistoryEvent(pb.WaitForHistoryEventRequest(flow_id="x")),
         ]
         for call in calls:
             with pytest.raises(grpc.aio.AioRpcError, match="use a Dex Server") as caught:

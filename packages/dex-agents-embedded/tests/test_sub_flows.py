@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import itertools
 import sqlite3
@@ -31,6 +32,8 @@ from dex import (
     SubFlow,
     SubFlowOptions,
     SubFlowReusePolicy,
+    TimeTravelOptions,
+    TimeTravelType,
     Wait,
     force_complete,
     force_fail,
@@ -130,6 +133,26 @@ async def test_a_sub_flow_outlives_a_restart_of_the_engine(tmp_path: Path) -> No
         await world.start_worker()
         await world.call(child.tell, "SubFlow:parent-Ask-1-0", "again")
         assert (await world.finish("parent")).single_output(list[str]) == ["completed: wait sown again"]
+
+
+@pytest.mark.parametrize(("policy", "is_new"), [("attach", False), ("always_restart", True), (DEFAULT, False)])
+async def test_a_parent_that_begins_anew_finds_its_sub_flow_as_the_policy_says(
+    tmp_path: Path, policy: str, is_new: bool
+) -> None:
+    flow = ParentFlow()
+    name = "SubFlow:parent-Ask-1-0"
+    async with World(tmp_path, flow, child) as world:
+        await world.start_worker()
+        await world.client.start_flow(flow, "parent", ["all", policy, "wait"])
+        await world.until_exists(name)
+        first = (await world.client.describe_flow(name)).run_id
+        await world.client.time_travel("parent", TimeTravelOptions(TimeTravelType.BEGINNING))
+        async with asyncio.timeout(5):
+            while not (await world.state("parent")).active_step_executions[0].HasField("waiting_condition"):  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
+        assert ((await world.client.describe_flow(name)).run_id != first) == is_new
+        await world.call(child.tell, name, "now")
+        assert (await world.finish("parent")).single_output(list[str]) == ["completed: wait sown now"]
 
 
 @pytest.mark.parametrize(

@@ -130,13 +130,20 @@ class Shell:
 
     # -- runs
 
-    def start(self, request: pb.StartFlowRequest, run_id: str, parent: Parent | None = None) -> HotRun:
+    def start(
+        self,
+        request: pb.StartFlowRequest,
+        run_id: str,
+        parent: Parent | None = None,
+        then: Callable[[Run, float], None] | None = None,
+    ) -> HotRun:
         """Begin a run. It is on the disk once its `HotRun.saved` returns.
 
         Args:
             request: What to start.
             run_id: The new run's id.
             parent: What waits for it, if it is a sub-Flow.
+            then: Further commands for the run, called with it and the time; they belong to the same commit.
         """
         now = time.time()
         run = Run(
@@ -150,6 +157,8 @@ class Shell:
             limits=self.limits.run,
         )
         commands.begin(run, request, now)
+        if then is not None:
+            then(run, now)
         self.counters.flows_started += 1
         hot = self.runs.add(run, run_row(run, request))
         self.settle(hot)

@@ -47,6 +47,7 @@ class Usage:
         replaced: What was replaced or deleted, by part of the history.
         changed: Parts of `replaced` that the store has to write or delete.
         is_changed: True when the store has to write the two counters.
+        forgotten_before: The history has just moved past this transition; 0 when it has not.
     """
 
     live_bytes: int = 0
@@ -54,6 +55,7 @@ class Usage:
     replaced: dict[int, int] = field(default_factory=dict[int, int])
     changed: set[int] = field(default_factory=set[int])
     is_changed: bool = False
+    forgotten_before: int = 0
 
     @property
     def total_bytes(self) -> int:
@@ -85,6 +87,7 @@ class Usage:
         length = _part_length(limits)
         if self.event_count % length == 0:
             oldest_kept = (self.event_count - limits.history_events) // length
+            self.forgotten_before = max(0, self.event_count - limits.history_events)
             for part in [part for part in self.replaced if part < oldest_kept]:
                 del self.replaced[part]
                 self.changed.add(part)

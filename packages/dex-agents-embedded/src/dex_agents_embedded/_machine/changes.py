@@ -8,7 +8,7 @@ from typing import Final
 
 from dex.dexpb import dex_pb2 as pb
 
-from .delta import AttributeChange, Message
+from .delta import AttributeChange, Message, OutsideWrite
 from .phase import Phase
 from .retry import flow_retry_delay
 from .run import Run
@@ -102,7 +102,7 @@ def publish(run: Run, messages: Iterable[pb.ChannelMessage], now: float) -> None
         run.message_sequence += 1
         queued = Message(
             run.message_sequence,
-            _message_id(run.key, run.message_sequence, now),
+            message_id(run.key, run.message_sequence, now),
             NULL_VALUE if message.value.WhichOneof("kind") is None else message.value.SerializeToString(),
         )
         run.channels.setdefault(message.channel_name, []).append(queued)
@@ -111,8 +111,24 @@ def publish(run: Run, messages: Iterable[pb.ChannelMessage], now: float) -> None
         run.delta.header = True
 
 
-def _message_id(run_key: int, sequence: int, now: float) -> str:
-    """Return a version 7 UUID: its time is `now`, its random bits are the run and the sequence, unique in one file."""
+def note_outside(run: Run, effects: pb.InvokeWorkerRPCResponse, rpc_name: str, now: float) -> None:
+    """Keep what is about to be written from outside, apart from hard-delete Attributes, of which no copy may stay."""
+    kept = pb.InvokeWorkerRPCResponse(
+        publish_to_channel=effects.publish_to_channel,
+        delete_from_channel=effects.delete_from_channel,
+        upsert_attributes=(write for write in effects.upsert_attributes if not write.is_hard_delete_on_null),
+    )
+    if effects.HasField("step_decision"):
+        kept.step_decision.CopyFrom(effects.step_decision)
+    serialized = kept.SerializeToString()
+    if serialized:
+        run.outside_sequence += 1
+        write = OutsideWrite(now, run.usage.event_count, rpc_name, serialized, run.message_sequence + 1)
+        run.delta.outside[run.outside_sequence] = write
+
+
+def message_id(run_key: int, sequence: int, now: float) -> str:
+    """Return the id of a message: a version 7 UUID of `now`, its random bits are the run and the sequence."""
     milliseconds = int(now * 1000) & (1 << 48) - 1
     low = (run_key & (1 << 42) - 1) << 32 | sequence & (1 << 32) - 1
     return str(

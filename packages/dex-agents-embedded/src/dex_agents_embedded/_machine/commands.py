@@ -10,7 +10,7 @@ from dex.dexpb import dex_pb2 as pb
 from dex_agents_embedded._failures import ENGINE_RESTART, Failure
 
 from . import changes, decisions, waiting
-from .delta import AttributeChange
+from .delta import AttributeChange, OutsideWrite
 from .phase import Phase
 from .refusal import Refusal, RefusedError
 from .retry import next_delay
@@ -300,21 +300,25 @@ def publish(run: Run, messages: Iterable[pb.ChannelMessage], now: float) -> None
         RefusedError: The Flow is closed.
     """
     _require_running(run)
-    changes.publish(run, messages, now)
+    effects = pb.InvokeWorkerRPCResponse(publish_to_channel=messages)
+    changes.note_outside(run, effects, "", now)
+    changes.publish(run, effects.publish_to_channel, now)
     waiting.wake(run)
 
 
-def set_attributes(run: Run, writes: Iterable[pb.AttributeWrite]) -> None:
+def set_attributes(run: Run, writes: Iterable[pb.AttributeWrite], now: float) -> None:
     """Set Attributes from outside.
 
     Raises:
         RefusedError: The Flow is closed, or waits to be retried as a whole.
     """
     _require_active(run)
-    changes.write_attributes(run, writes)
+    effects = pb.InvokeWorkerRPCResponse(upsert_attributes=writes)
+    changes.note_outside(run, effects, "", now)
+    changes.write_attributes(run, effects.upsert_attributes)
 
 
-def delete_message(run: Run, deletion: pb.ChannelMessageDeletion) -> None:
+def delete_message(run: Run, deletion: pb.ChannelMessageDeletion, now: float) -> None:
     """Remove one queued Channel message from outside.
 
     Raises:
@@ -323,6 +327,7 @@ def delete_message(run: Run, deletion: pb.ChannelMessageDeletion) -> None:
     _require_running(run)
     if not changes.has_message(run, deletion):
         raise RefusedError(Refusal.MESSAGE_NOT_FOUND)
+    changes.note_outside(run, pb.InvokeWorkerRPCResponse(delete_from_channel=[deletion]), "", now)
     changes.delete_messages(run, [deletion])
 
 
@@ -342,11 +347,32 @@ def rpc_effects(run: Run, rpc_name: str, result: pb.InvokeWorkerRPCResponse, now
     _require_active(run)
     if is_strict and not all(changes.has_message(run, deletion) for deletion in result.delete_from_channel):
         raise RefusedError(Refusal.MESSAGE_NOT_FOUND)
+    changes.note_outside(run, result, rpc_name, now)
     _apply_effects(run, result, now)
     decisions.cancel(run, result.step_decision.cancel_step_types)
     for movement in result.step_decision.next_steps:
         changes.schedule(run, movement, RPC_SOURCE_PREFIX + rpc_name)
     waiting.wake(run)
+
+
+def reapply(run: Run, writes: Iterable[OutsideWrite], old_key: int, now: float) -> None:
+    """Give a run that has just begun what came from outside to an earlier one, in the same order.
+
+    Args:
+        run: The new run.
+        writes: What came.
+        old_key: The key of the earlier run, from which the ids of its messages follow.
+        now: Unix time in seconds.
+    """
+    new_ids: dict[str, str] = {}
+    for write in writes:
+        effects = pb.InvokeWorkerRPCResponse.FromString(write.effects)
+        for index in range(len(effects.publish_to_channel)):
+            old_id = changes.message_id(old_key, write.first_message + index, write.at)
+            new_ids[old_id] = changes.message_id(run.key, run.message_sequence + 1 + index, now)
+        for deletion in effects.delete_from_channel:
+            deletion.message_id = new_ids.get(deletion.message_id, deletion.message_id)
+        rpc_effects(run, write.rpc_name, effects, now, is_strict=False)
 
 
 def stop(run: Run, status: pb.FlowStatus, error_type: pb.FlowErrorType, message: str, now: float) -> None:

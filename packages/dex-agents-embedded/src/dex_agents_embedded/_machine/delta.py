@@ -39,6 +39,25 @@ class AttributeChange:
     is_secret: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class OutsideWrite:
+    """What a Client or an RPC changed, kept so that a run that begins anew can be given it again.
+
+    Attributes:
+        at: Unix time in seconds.
+        event: How many transitions the run had made.
+        rpc_name: The RPC; empty for a Client's own call.
+        effects: The serialized `InvokeWorkerRPCResponse`, without its output and without hard-delete Attributes.
+        first_message: The sequence of the first message that it published.
+    """
+
+    at: float
+    event: int
+    rpc_name: str
+    effects: bytes
+    first_message: int
+
+
 @dataclass(slots=True)
 class Delta:
     """The rows that a store has to write so that it equals the `Run` again.
@@ -52,6 +71,7 @@ class Delta:
         attributes: Changed Attributes by physical key.
         published: New Channel messages by sequence, with the Channel's name.
         consumed: Sequences of messages that left their Channel.
+        outside: What came from outside, by sequence.
     """
 
     header: bool = False
@@ -62,6 +82,7 @@ class Delta:
     attributes: dict[str, AttributeChange] = field(default_factory=dict[str, AttributeChange])
     published: dict[int, tuple[str, Message]] = field(default_factory=dict[int, tuple[str, Message]])
     consumed: list[int] = field(default_factory=list[int])
+    outside: dict[int, OutsideWrite] = field(default_factory=dict[int, OutsideWrite])
 
     @property
     def is_event(self) -> bool:
@@ -78,4 +99,5 @@ class Delta:
             or self.attributes
             or self.published
             or self.consumed
+            or self.outside
         )

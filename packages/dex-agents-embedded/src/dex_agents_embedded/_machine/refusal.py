@@ -11,7 +11,7 @@ class Refusal(Enum):
     FLOW_CLOSED = "the Flow is closed"
     FLOW_RESTARTING = "the Flow failed and its next attempt has not begun yet"
     MESSAGE_NOT_FOUND = "the Channel message does not exist (any more)"
-    TIMER_NOT_PENDING = "the Step does not wait for this Timer"
+    TIMER_NOT_PENDING = "the Timer does not exist or is not pending: no such Step waits for it now"
 
 
 class RefusedError(Exception):

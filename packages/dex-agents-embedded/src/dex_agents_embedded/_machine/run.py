@@ -44,6 +44,7 @@ class Run:
         step_counts: How many executions of each Step type were scheduled.
         step_sequence: How many Step executions were scheduled in all.
         message_sequence: How many Channel messages were published in all.
+        outside_sequence: The largest sequence of a kept write from outside.
         completes_gracefully: True once a Step asked to complete the Flow when no Step is left.
         outputs: Serialized `StepCompletionOutput`s.
         error_type: Why the Flow failed.
@@ -77,6 +78,7 @@ class Run:
     step_counts: dict[str, int] = field(default_factory=dict[str, int])
     step_sequence: int = 0
     message_sequence: int = 0
+    outside_sequence: int = 0
     completes_gracefully: bool = False
     outputs: list[bytes] = field(default_factory=list[bytes])
     error_type: pb.FlowErrorType = pb.FLOW_ERROR_TYPE_UNSPECIFIED

@@ -21,6 +21,7 @@ from dex_agents_embedded._wire_errors import CallContext, WireError, answer, blo
 from .lifecycle import Lifecycle
 from .lookup import find
 from .state import State
+from .time_travel import TimeTravel
 from .waits import Waits
 
 _LEAST_PROTOCOL_VERSION = 1
@@ -40,6 +41,7 @@ class Flows(dex_pb2_grpc.FlowServiceServicer):
         self._lifecycle = Lifecycle(shell, index_types)
         self._state = State(shell)
         self._waits = Waits(shell)
+        self._time_travel = TimeTravel(shell)
         self._search = Search(shell.loader, index_types)
 
     async def GetServerInfo(self, request: empty_pb2.Empty, context: CallContext) -> pb.ServerInfo:
@@ -118,6 +120,9 @@ class Flows(dex_pb2_grpc.FlowServiceServicer):
     async def SearchFlows(self, request: pb.SearchFlowsRequest, context: CallContext) -> pb.SearchFlowsResponse:
         return await answer(context, self._search.run(request))
 
+    async def ResetFlow(self, request: pb.ResetFlowRequest, context: CallContext) -> pb.ResetFlowResponse:
+        return await answer(context, self._time_travel.reset(request))
+
     async def WriteStream(self, request: pb.WriteStreamRequest, context: ServicerContext) -> empty_pb2.Empty:
         return await self._streams.WriteStream(request, context)
 
@@ -128,12 +133,6 @@ class Flows(dex_pb2_grpc.FlowServiceServicer):
         self, request: pb.ListStreamMessagesRequest, context: ServicerContext
     ) -> pb.ListStreamMessagesResponse:
         return await self._streams.ListStreamMessages(request, context)
-
-    # What only a Dex Server has.
-
-    async def ResetFlow(self, request: pb.ResetFlowRequest, context: CallContext) -> pb.ResetFlowResponse:
-        await _refuse(context, not_offered("time travel"))
-        return pb.ResetFlowResponse()
 
     async def TriggerContinueAsNew(
         self, request: pb.TriggerContinueAsNewRequest, context: CallContext
@@ -147,6 +146,8 @@ class Flows(dex_pb2_grpc.FlowServiceServicer):
 
     async def LoadBlobs(self, request: pb.LoadBlobsRequest, context: CallContext) -> pb.LoadBlobsResponse:
         return await answer(context, self._load_blobs(request))
+
+    # What only a Dex Server has.
 
     async def GetHistoryEvents(
         self, request: pb.GetHistoryEventsRequest, context: CallContext

@@ -36,7 +36,7 @@ class State:
         """Remove one queued Channel message."""
         hot = find_running(self._shell, request.flow_id, request.run_id)
         deletion = pb.ChannelMessageDeletion(channel_name=request.channel_name, message_id=request.message_id)
-        await self._change(hot, lambda run: commands.delete_message(run, deletion))
+        await self._change(hot, lambda run: commands.delete_message(run, deletion, time.time()))
 
     async def messages(self, request: pb.GetChannelMessagesRequest) -> pb.GetChannelMessagesResponse:
         """Return a Channel's queued messages."""
@@ -52,7 +52,7 @@ class State:
         """Set or delete Attributes."""
         hot = find_running(self._shell, request.flow_id, request.run_id)
         _require_fitting(hot, attribute_values(request.attributes))
-        await self._change(hot, lambda run: commands.set_attributes(run, request.attributes))
+        await self._change(hot, lambda run: commands.set_attributes(run, request.attributes, time.time()))
 
     async def attributes(self, request: pb.GetAttributesRequest) -> pb.GetAttributesResponse:
         """Return Attributes by physical key."""

@@ -26,6 +26,7 @@ _ORPHANS: Final = (
     ("step_heartbeat", "step_key >> 32"),
     ("channel_message", "message_key >> 32"),
     ("replaced_bytes", "bucket_key >> 32"),
+    ("outside_write", "write_key >> 32"),
 )
 
 

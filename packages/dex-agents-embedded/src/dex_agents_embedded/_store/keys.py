@@ -43,6 +43,21 @@ def message_sequence(key: int) -> int:
     return key & (1 << _MESSAGE_BITS) - 1
 
 
+def outside_key(run_key: int, sequence: int) -> int:
+    """Return the key of a run's sequence-th write from outside."""
+    return run_key << _STEP_BITS | sequence
+
+
+def outside_range(run_key: int) -> tuple[int, int]:
+    """Return the first and last key that a write from outside to the run can have."""
+    return step_range(run_key)
+
+
+def outside_sequence(key: int) -> int:
+    """Return the sequence of the write from outside that has this key."""
+    return step_number(key)
+
+
 def bucket_key(run_key: int, part: int) -> int:
     """Return the key of what a run replaced in one part of its history."""
     return run_key << _STEP_BITS | part

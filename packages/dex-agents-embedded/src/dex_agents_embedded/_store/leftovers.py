@@ -18,6 +18,7 @@ _KEYED: Final = (
     ("step", "step_key", "length(movement)", Statement.STEP_DELETE),
     ("step_heartbeat", "step_key", "length(value)", Statement.HEARTBEAT_DELETE),
     ("replaced_bytes", "bucket_key", "16", Statement.REPLACED_DELETE),
+    ("outside_write", "write_key", "length(effects)", Statement.OUTSIDE_DELETE),
 )
 
 

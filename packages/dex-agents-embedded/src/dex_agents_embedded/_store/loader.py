@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from dex.dexpb import dex_pb2 as pb
 
 from dex_agents_embedded._machine.budget import RunLimits, Usage
-from dex_agents_embedded._machine.delta import Message
+from dex_agents_embedded._machine.delta import Message, OutsideWrite
 from dex_agents_embedded._machine.phase import Phase
 from dex_agents_embedded._machine.run import Parent, Run
 from dex_agents_embedded._machine.step import StepExecution
@@ -37,6 +37,10 @@ _MESSAGES = (
     " WHERE message_key BETWEEN ? AND ? ORDER BY message_key"
 )
 _REPLACED = "SELECT bucket_key, bytes FROM replaced_bytes WHERE bucket_key BETWEEN ? AND ?"
+_OUTSIDE = (
+    "SELECT at, event, rpc_name, effects, first_message FROM outside_write WHERE write_key BETWEEN ? AND ?"
+    " ORDER BY write_key"
+)
 # Steps that wait for messages only are nobody's business at a start, so that a restart costs nothing for them.
 _PENDING = "SELECT step_key, phase, due, deadlines, fired FROM step WHERE phase <> ? OR deadlines IS NOT NULL"
 _DEADLINES = "SELECT run_key, deadline FROM run_state WHERE deadline > 0 AND status = ?"
@@ -99,7 +103,16 @@ class Loader:
             run.channels.setdefault(channel_name, []).append(Message(keys.message_sequence(key), message_id, value))
         for key, size in self._connection.execute(_REPLACED, keys.step_range(run_key)):
             run.usage.replaced[keys.bucket_part(key)] = size
+        (newest,) = self._connection.execute(
+            "SELECT max(write_key) FROM outside_write WHERE write_key BETWEEN ? AND ?", keys.outside_range(run_key)
+        ).fetchone()
+        if newest is not None:
+            run.outside_sequence = keys.outside_sequence(newest)
         return run
+
+    def outside_writes(self, run_key: int) -> list[OutsideWrite]:
+        """Read what came from outside to a run, as far back as its history goes, oldest first."""
+        return [OutsideWrite(*row) for row in self._connection.execute(_OUTSIDE, keys.outside_range(run_key))]
 
     def attribute_size(self, run_key: int, physical_key: str) -> int:
         """Read the length in bytes of one Attribute's serialized value; 0 if it is absent."""

@@ -75,6 +75,13 @@ _SECOND_TABLES: Final = (
         FROM run""",
 )
 
+# What Clients and RPCs changed, so that a run that begins anew can be given it again.
+_THIRD_TABLES: Final = (
+    """CREATE TABLE outside_write (
+        write_key INTEGER PRIMARY KEY, at REAL NOT NULL, event INTEGER NOT NULL, rpc_name TEXT NOT NULL,
+        effects BLOB NOT NULL, first_message INTEGER NOT NULL)""",
+)
+
 
 def _first(connection: sqlite3.Connection) -> None:
     for statement in _FIRST_TABLES:
@@ -92,5 +99,10 @@ def _second(connection: sqlite3.Connection) -> None:
         connection.execute("UPDATE run_state SET config = ? WHERE run_key = ?", (config.SerializeToString(), run_key))
 
 
-MIGRATIONS: Final[tuple[Callable[[sqlite3.Connection], None], ...]] = (_first, _second)
+def _third(connection: sqlite3.Connection) -> None:
+    for statement in _THIRD_TABLES:
+        connection.execute(statement)
+
+
+MIGRATIONS: Final[tuple[Callable[[sqlite3.Connection], None], ...]] = (_first, _second, _third)
 """The n-th entry makes schema n out of schema n - 1, inside a transaction of the caller."""

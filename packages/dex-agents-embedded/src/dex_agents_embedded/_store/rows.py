@@ -52,6 +52,10 @@ def delta_rows(run: Run, delta: Delta) -> list[Operation]:
     for sequence in delta.consumed:
         key = keys.message_key(run.key, sequence)
         rows.append(Operation(Statement.MESSAGE_DELETE, key, (key,)))
+    for sequence, write in delta.outside.items():
+        key = keys.outside_key(run.key, sequence)
+        kept = (key, write.at, write.event, write.rpc_name, write.effects, write.first_message)
+        rows.append(Operation(Statement.OUTSIDE_INSERT, key, kept))
     for physical_key, change in delta.attributes.items():
         rows.extend(_attribute_rows(run.key, physical_key, change))
     rows.extend(_usage_rows(run))
@@ -71,6 +75,10 @@ def _usage_rows(run: Run) -> Iterator[Operation]:
         else:
             yield Operation(Statement.REPLACED_PUT, key, (key, size))
     usage.changed.clear()
+    if usage.forgotten_before:
+        parameters = (*keys.outside_range(run.key), usage.forgotten_before)
+        yield Operation(Statement.OUTSIDE_FORGET, run.key, parameters)
+        usage.forgotten_before = 0
 
 
 def _state_parameters(run: Run) -> tuple[Parameter, ...]:

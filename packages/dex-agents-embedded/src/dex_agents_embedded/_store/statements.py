@@ -48,6 +48,11 @@ class Statement(Enum):
     HEARTBEAT_DELETE = "DELETE FROM step_heartbeat WHERE step_key = ?"
     MESSAGE_INSERT = "INSERT INTO channel_message (message_key, channel_name, message_id, value) VALUES (?, ?, ?, ?)"
     MESSAGE_DELETE = "DELETE FROM channel_message WHERE message_key = ?"
+    OUTSIDE_INSERT = (
+        "INSERT INTO outside_write (write_key, at, event, rpc_name, effects, first_message) VALUES (?, ?, ?, ?, ?, ?)"
+    )
+    OUTSIDE_FORGET = "DELETE FROM outside_write WHERE write_key BETWEEN ? AND ? AND event < ?"
+    OUTSIDE_DELETE = "DELETE FROM outside_write WHERE write_key = ?"
     # Runs before what replaces or deletes the value. A blob of the same length is written in place, over the old bytes.
     ATTRIBUTE_ERASE = (
         "UPDATE attribute SET value = zeroblob(length(value)) WHERE run_key = ? AND map_name = ? AND instance = ?"

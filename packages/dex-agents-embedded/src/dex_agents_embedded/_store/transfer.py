@@ -26,6 +26,7 @@ _KEYED: Final = (
     ("step_heartbeat", "step_key"),
     ("channel_message", "message_key"),
     ("replaced_bytes", "bucket_key"),
+    ("outside_write", "write_key"),
 )
 _PER_RUN: Final = ("run", "run_state", "run_usage")
 _NUMBERED: Final = (("attribute", "attribute_row"), ("indexed_attribute", "indexed_row"))
