@@ -116,7 +116,7 @@ def crash(session: nox.Session) -> None:
     """Kill Workers and engines at every moment of a session, and the engine at 200 random ones.
 
     The disk under the engine fails, and its power is cut, at each of its operations. A sample of all this is part of
-    `tests`. About 7 s a case of a session, and three cases a moment and adapter; the engine's own part takes some ten
+    `tests`. About 3 s a case of a session, and three cases a moment and adapter; the engine's own part takes some ten
     minutes. Arguments go to pytest: `nox -s crash -- -k pydantic-ai`.
     """
     sync(session, "test")

@@ -42,7 +42,7 @@ FIRST_TOOLS: Final = frozenset({"read_stock", "reserve", "charge"})
 """Of the sale: what runs before anybody approves."""
 
 SECONDS: Final = 40
-"""Bound of everything that waits for new processes; starting one takes 1-3 s here."""
+"""Bound of everything that waits for new processes."""
 
 ResultT = TypeVar("ResultT")
 

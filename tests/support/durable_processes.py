@@ -1,18 +1,16 @@
 """An engine and Workers as real processes, to be killed."""
 
 import os
-import signal
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
+from support.forked_commands import ForkedCommand, start_command
+
 _START_SECONDS = 30
 _TESTS = Path(__file__).parents[1]
-_COMMAND = Path(sys.executable).with_name("dex-agents")
 
 
 class DurableProcesses:
@@ -29,8 +27,10 @@ class DurableProcesses:
         self._target = target
         self._environment = {**os.environ, **environment, "PYTHONPATH": str(_TESTS)}
         self._port = _free_port()
-        self._engine: subprocess.Popen[bytes] | None = None
-        self._workers: list[subprocess.Popen[bytes]] = []
+        # The crash tests' Worker loads the Flow that its environment names.
+        self._modules = {name.partition(":")[0] for name in (target, environment.get("CRASH_FLOW", target))}
+        self._engine: ForkedCommand | None = None
+        self._workers: list[ForkedCommand] = []
         self._outputs: list[Path] = []
         self._output_of: dict[int, Path] = {}
 
@@ -42,7 +42,6 @@ class DurableProcesses:
     ) -> None:
         for process in [*self._workers, *([self._engine] if self._engine else [])]:
             process.kill()
-            process.wait()
         if error is not None:
             for path in self._outputs:
                 print(f"--- {path.name}\n{path.read_text(encoding='utf-8', errors='replace')[-4000:]}")
@@ -57,7 +56,7 @@ class DurableProcesses:
         self._engine = self._start("engine", "dev", "--port", str(self._port), "--data", str(self._directory / "data"))
         deadline = time.monotonic() + _START_SECONDS
         while not _listens(self._port):
-            if self._engine.poll() is not None or time.monotonic() > deadline:
+            if not self._engine.is_running() or time.monotonic() > deadline:
                 raise AssertionError("the engine did not start")
             time.sleep(0.02)
 
@@ -75,27 +74,21 @@ class DurableProcesses:
     def kill_engine(self) -> None:
         """Kill the engine with SIGKILL."""
         assert self._engine is not None
-        self._engine.send_signal(signal.SIGKILL)
-        self._engine.wait()
+        self._engine.kill()
 
     def kill_worker(self, pid: int | None = None) -> None:
         """Kill one Worker, or the only one, with SIGKILL."""
         worker = next(worker for worker in self._workers if pid is None or worker.pid == pid)
-        worker.send_signal(signal.SIGKILL)
-        worker.wait()
+        worker.kill()
         self._workers.remove(worker)
 
-    def _start(self, name: str, *arguments: str) -> subprocess.Popen[bytes]:
+    def _start(self, name: str, *arguments: str) -> ForkedCommand:
         output = self._directory / f"{name}-{len(self._outputs)}.log"
         self._outputs.append(output)
-        with output.open("wb") as file:
-            return subprocess.Popen(
-                [str(_COMMAND), *arguments],
-                stdout=file,
-                stderr=subprocess.STDOUT,
-                env=self._environment,
-                cwd=_TESTS,
-            )
+        output.touch()
+        return start_command(
+            arguments, modules=self._modules, environment=self._environment, directory=_TESTS, output=output
+        )
 
 
 def _free_port() -> int:
