@@ -138,7 +138,7 @@ class ScriptedRunner:
         if request.step.settings:
             seen.append(f"settings: {json.dumps(dict(request.step.settings))}")
         line, rest = script[0], script[1:]
-        if line.startswith("sleep"):
+        if line.startswith("sleep") or (line == "again-sleep-once" and request.step.attempt == 1):
             await asyncio.sleep(60)
         if line.startswith("stream-"):
             await _stream_badly(line, request)
@@ -232,7 +232,9 @@ class ScriptedRunner:
                         _request(name, position, chained=verb == "chain") for position, name in enumerate(names)
                     )
                 )
-            case "again":
+            case "again-crash-once" if request.step.attempt == 1:
+                raise RuntimeError("the first attempt crashes")
+            case "again" | "again-crash-once" | "again-sleep-once":
                 return Again(reason="the script says so")
             case "ask":
                 return Waiting(questions=(Question(id=rest, kind="answer", prompt=f"which {rest}?"),))

@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from dex_agents import AgentHost, AgentSessionFlow, AgentSessionOptions
+from dex_agents import AgentHost, AgentSessionFlow, AgentSessionOptions, Budget
 from dex_agents.session import AgentSession
 from dex_agents.snapshot import AgentSnapshot, Interrupt, ToolCallSnapshot
 from support.scripted_runner import ScriptedRunner
@@ -16,6 +16,11 @@ def scripted_flow(options: AgentSessionOptions | None = None) -> AgentSessionFlo
     options = options or AgentSessionOptions()
     runner = ScriptedRunner(compacts=options.compaction is not None)
     return AgentSessionFlow(runner, name="scripted", options=options)
+
+
+def budgeted_flow() -> AgentSessionFlow:
+    """Build the scripted agent with a turn budget of three model calls."""
+    return scripted_flow(AgentSessionOptions(turn_budget=Budget(model_calls=3)))
 
 
 def another_flow() -> AgentSessionFlow:

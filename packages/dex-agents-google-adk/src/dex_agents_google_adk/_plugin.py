@@ -34,6 +34,7 @@ class StepPlugin(BasePlugin):
         runs: Which agents are running.
         held: Names of the tools of held calls by call id; None for a tool that the agent does not have.
         usage: Usage of each model response of this Step.
+        model: The name of the model that responded last, as its provider reports it.
         model_calls: How many model calls the invocation has made.
         steering_taken: How many steering messages are in the session now.
         replayed: Ids of calls that were answered from their records.
@@ -64,6 +65,7 @@ class StepPlugin(BasePlugin):
         self.runs = runs
         self.held: dict[str, DeferredTool] = {}
         self.usage: list[types.GenerateContentResponseUsageMetadata] = []
+        self.model = ""
         self.model_calls = model_calls
         self.steering_taken = 0
         self.replayed: set[str] = set()
@@ -140,6 +142,7 @@ class StepPlugin(BasePlugin):
         self.model_calls = max(self.model_calls, model_calls_of(invocation))
         if llm_response.usage_metadata is not None:
             self.usage.append(llm_response.usage_metadata)
+            self.model = llm_response.model_version or ""
         content = llm_response.content
         calls = [part.function_call for part in (content.parts if content else None) or [] if part.function_call]
         for call in calls:

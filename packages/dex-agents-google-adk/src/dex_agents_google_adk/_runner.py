@@ -151,6 +151,7 @@ class GoogleADKRunner:
             usage=usage,
             context_tokens=context_tokens(step.plugin.usage),
             steering_taken=step.plugin.steering_taken,
+            model=step.plugin.model,
         )
 
     def _outcome_of(self, step: ModelStepRun, after: SessionState) -> ModelOutcome:

@@ -179,6 +179,7 @@ class LangGraphRunner:
             usage=spent,
             context_tokens=spoken.usage_metadata["total_tokens"] if spoken and spoken.usage_metadata else None,
             steering_taken=taken,
+            model=str(spoken.response_metadata.get("model_name") or "") if spoken else "",
         )
 
     def _outcome(

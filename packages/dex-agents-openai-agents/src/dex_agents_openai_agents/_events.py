@@ -1,10 +1,10 @@
 """Passes an agent's stream on to the session's live events, and keeps what the log needs of it."""
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Final
 
-from agents import RunResultStreaming
+from agents import RunConfig, RunResultStreaming
 from agents.items import ModelResponse, RunItem, ToolCallOutputItem
 from agents.stream_events import StreamEvent
 
@@ -88,3 +88,12 @@ def to_log(items: list[RunItem], settled: Collection[str]) -> tuple[Message, ...
 def context_tokens(responses: list[ModelResponse]) -> int | None:
     """Return the size of the model's context after a Step in tokens, when the provider told it."""
     return (responses[-1].usage.total_tokens or None) if responses else None
+
+
+def model_name(items: Sequence[RunItem], config: RunConfig) -> str:
+    """Return the name of the model that a Step's responses came from; empty when it has none.
+
+    The SDK does not tell what the provider reports, so this is what the application asked for.
+    """
+    model = config.model or (items[0].agent.model if items else None)
+    return model if isinstance(model, str) else str(getattr(model, "model", None) or "")

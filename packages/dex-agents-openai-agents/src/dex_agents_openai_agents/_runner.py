@@ -24,7 +24,7 @@ from dex_agents.runner import (
     StepContext,
 )
 from dex_agents.tools import TOOL_CALL_NOT_RUN_ERROR_PREFIX, Returned, ToolOutcome, ToolPolicies
-from dex_agents_openai_agents._events import context_tokens, to_log
+from dex_agents_openai_agents._events import context_tokens, model_name, to_log
 from dex_agents_openai_agents._history import history_of, results_of
 from dex_agents_openai_agents._known_tools import known_tools
 from dex_agents_openai_agents._live import LiveTools
@@ -144,6 +144,7 @@ class OpenAIAgentsRunner(Generic[ContextT]):
             usage=usage_between(step.usage_before, result.context_wrapper.usage),
             context_tokens=context_tokens(result.raw_responses[step.requests_before :]),
             steering_taken=len(request.steering) if step.steered else 0,
+            model=model_name(step.items, self._runs.config_for(request.step)),
         )
 
     async def _outcome(self, step: ModelStepRun, result: RunResultStreaming) -> tuple[ModelOutcome, SessionState]:

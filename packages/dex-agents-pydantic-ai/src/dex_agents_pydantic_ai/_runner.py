@@ -181,6 +181,7 @@ class PydanticAIRunner(Generic[DepsT, OutputT]):
             usage=usage_between(used_before, run.usage),
             context_tokens=context_tokens(step),
             steering_taken=len(request.steering) if step.steered else 0,
+            model=(step.responses[-1].model_name or "") if step.responses else "",
         )
 
     def _waiting(self, run: AgentRun[Any, Any], batch: OpenBatch) -> Waiting:

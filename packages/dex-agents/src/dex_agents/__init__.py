@@ -6,6 +6,7 @@ of waiting for an approval repeats at most the one call that was running.
 
 from dex_agents._storage.registry import session_registry
 from dex_agents.asking import UserQuestion, ask_user, ask_user_all, resume_later
+from dex_agents.budgets import Budget
 from dex_agents.client import AgentSessionClient
 from dex_agents.host import AgentHost
 from dex_agents.options import AgentSessionOptions
@@ -29,6 +30,7 @@ __all__ = [
     "AgentSessionClient",
     "AgentSessionFlow",
     "AgentSessionOptions",
+    "Budget",
     "ToolCallInfo",
     "ToolEffect",
     "ToolPolicies",

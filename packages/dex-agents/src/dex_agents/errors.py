@@ -14,6 +14,7 @@ DexAgentsError
 │   ├── AnswerTooLargeError       the answer to an interrupt is too large: give a reference to what is large
 │   ├── AnswerNotValidError       the answer does not match what was asked: correct it, nothing was used up
 │   ├── MessageIdReusedError      the id belongs to another message: give each message its own
+│   ├── SessionBudgetUsedUpError  the session's budget is used up: raise it, or start another session
 │   ├── MessageQueueFullError     too many messages wait: let the session catch up
 │   ├── TurnResultNotKeptError    an old message was asked again: read its turn's messages
 │   ├── TurnNotForkableError      the end of that turn is not kept: choose one that the text names
@@ -22,6 +23,7 @@ DexAgentsError
 │   ├── SessionBusyError          a Step held the lock for 5 s: repeat
 │   ├── AnswerTimeoutError        `ask` waited long enough: ask again with the same `message_id` to wait on
 │   └── TurnFailedError           a turn ended without an answer (also raised by runners: another attempt cannot help)
+│       └── BudgetUsedUpError     the turn reached a limit of its or its session's budget
 ├── WorkerRaisedError             a Worker's code raised while it served a call; has `error_type` and `detail`
 ├── NoWorkerAvailableError        no Worker serves this agent: start one, then repeat; nothing was lost
 ├── EngineUnavailableError        the server does not answer at its address: start it, or correct the address
@@ -107,6 +109,10 @@ class MessageIdReusedError(SessionError, ValueError):
     """The id belongs to a message with another content. Nothing was sent; give each message an id of its own."""
 
 
+class SessionBudgetUsedUpError(SessionError):
+    """The session's budget is used up, so it begins no turn. Nothing was sent. Raise the budget, or start another."""
+
+
 class MessageQueueFullError(SessionError):
     """Too many user messages wait for their turn. Nothing was sent; repeat when the session has caught up."""
 
@@ -177,6 +183,10 @@ class TurnFailedError(DexAgentsError):
     A runner raises it from `run_model` or `compact` when another attempt cannot help (a usage limit, an output that the
     framework refuses for good). A client gets it from `ask`.
     """
+
+
+class BudgetUsedUpError(TurnFailedError):
+    """A turn ended because a budget is used up. The text names the budget, its limit, what was used, and the remedy."""
 
 
 class WorkerRaisedError(DexAgentsError):

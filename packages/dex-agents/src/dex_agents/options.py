@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
+from dex_agents.budgets import Budget, Price
 from dex_agents.encryption import AtRestCodec
 from dex_agents.errors import ConfigurationError
 from dex_agents.events import AgentEvent
@@ -43,6 +44,11 @@ class AgentSessionOptions:
         retained_message_limit: With compaction: so many of the newest messages stay in the log at least; older ones
             are deleted, a chunk at a time, once they are summarized. None keeps all. A turn that saves more messages
             than that needs a higher limit.
+        turn_budget: What one turn may use. When it is used up and the model has not answered yet, the turn ends: calls
+            that it asked for last do not run, and the next message starts a new turn.
+        session_budget: What the session may use in all its turns. When it is used up, the running turn ends in the same
+            way, and new messages are refused until it is raised.
+        price: What the usage of one model Step cost; None for no costs.
     """
 
     interrupt_deadline: timedelta | None = None
@@ -61,12 +67,21 @@ class AgentSessionOptions:
     forkable_turns: int = 20
     compaction: int | None = None
     retained_message_limit: int | None = 1000
+    turn_budget: Budget | None = None
+    session_budget: Budget | None = None
+    price: Price | None = None
 
     def __post_init__(self) -> None:
         if self.interrupt_deadline is not None and self.interrupt_deadline < timedelta(seconds=1):
             raise ConfigurationError(
                 f"interrupt_deadline is {self.interrupt_deadline!r}: give at least one second, or None to wait for ever"
             )
+        for name, budget in (("turn_budget", self.turn_budget), ("session_budget", self.session_budget)):
+            if budget is not None and budget.cost is not None and self.price is None:
+                raise ConfigurationError(
+                    f"{name} limits the cost, but nobody tells what a call costs: give a `price`, for example "
+                    "dex_agents.budgets.listed_price"
+                )
         if self.run_model_limit not in (1, 2, 3):
             raise ConfigurationError(f"run_model_limit is {self.run_model_limit!r}: give 1, 2 or 3 attempts")
         if self.compaction is not None and self.compaction < MIN_CONTEXT_WINDOW:

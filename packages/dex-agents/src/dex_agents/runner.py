@@ -44,11 +44,19 @@ class FrameworkState(Stored):
 
 
 class Usage(Stored):
-    """What model calls cost: counted requests and tokens, as the provider reported them."""
+    """What model calls cost: counted requests and tokens, as the provider reported them.
+
+    Attributes:
+        requests: To the model.
+        input_tokens: Of all requests.
+        output_tokens: Of all requests.
+        cost: By the `price` of the session's options, in its unit; runners leave it alone.
+    """
 
     requests: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
+    cost: float = 0.0
 
     def plus(self, other: "Usage") -> "Usage":
         """Return the sum of both."""
@@ -56,6 +64,7 @@ class Usage(Stored):
             requests=self.requests + other.requests,
             input_tokens=self.input_tokens + other.input_tokens,
             output_tokens=self.output_tokens + other.output_tokens,
+            cost=self.cost + other.cost,
         )
 
 
@@ -100,6 +109,7 @@ class ModelStep(Stored):
         usage: Of this Step alone.
         context_tokens: Size of the model's context after this Step, when the provider told it.
         steering_taken: How many of the offered steering messages are in the state now.
+        model: The model's name as its provider reports it; empty where the framework does not tell it.
     """
 
     outcome: ModelOutcome
@@ -108,6 +118,7 @@ class ModelStep(Stored):
     usage: Usage = Usage()
     context_tokens: int | None = None
     steering_taken: int = 0
+    model: str = ""
 
 
 class NewTurn(Stored):

@@ -159,7 +159,7 @@ class AgentSessionFlow(Flow[SessionStart]):
 
         It is offered with the turn's next model call. When the turn ends first, it starts the next one.
         """
-        return RPCResult(receive_steering(context, message))
+        return RPCResult(receive_steering(context, message, self.options))
 
     @rpc(timeout=RPC_TIMEOUT, is_transactional=True, load_channels=(schema.TURN_MAIL,))
     def cancel_turn(self, context: Context, cancellation: TurnCancellation) -> RPCResult[bool]:
@@ -173,7 +173,7 @@ class AgentSessionFlow(Flow[SessionStart]):
         if turn is None or turn.turn_id != cancellation.turn_id or not take_token(context, turn.turn_id):
             return RPCResult(False)
         if cancellation.message is not None:
-            receipt = receive_steering(context, cancellation.message)
+            receipt = receive_steering(context, cancellation.message, self.options)
             if not receipt.accepted:
                 raise ValueError(f"the message was refused: {receipt.refusal}")
         next_steps = (to_record_turn_cancellation(turn, cancellation.reason),)

@@ -84,6 +84,7 @@ class TurnResult(Stored):
         output: The typed result as JSON; None when the answer is the text.
         error: Why it did not complete.
         usage: Of the whole turn.
+        reason: `budget` when it ended because a budget is used up; words of newer versions may follow.
     """
 
     version: int = 1
@@ -93,6 +94,7 @@ class TurnResult(Stored):
     output: JsonValue = None
     error: str | None = None
     usage: Usage = Usage()
+    reason: str = ""
 
 
 class ContextSummary(Stored):

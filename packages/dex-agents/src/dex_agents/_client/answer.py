@@ -9,7 +9,7 @@ from typing import TypeVar, cast
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import to_json
 
-from dex_agents.errors import AnswerTimeoutError, ConfigurationError, TurnFailedError
+from dex_agents.errors import AnswerTimeoutError, BudgetUsedUpError, ConfigurationError, TurnFailedError
 from dex_agents.snapshot import TurnResult
 
 OutputT = TypeVar("OutputT")
@@ -79,7 +79,9 @@ def completed(result: TurnResult, session_id: str) -> TurnResult:
 
     Raises:
         TurnFailedError: It failed or was cancelled.
+        BudgetUsedUpError: It ended because a budget is used up.
     """
     if result.status != "completed":
-        raise TurnFailedError(f"{result.turn_id} of session {session_id!r} {result.status}: {result.error}")
+        kind = BudgetUsedUpError if result.reason == "budget" else TurnFailedError
+        raise kind(f"{result.turn_id} of session {session_id!r} {result.status}: {result.error}")
     return result

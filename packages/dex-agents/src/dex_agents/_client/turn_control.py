@@ -1,7 +1,8 @@
 """What a client does to a running turn: steer it, cancel it, interrupt it; and to the settings of the next ones."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from dex import ChannelMessageNotFoundError, Context, RPCInvokeOptions, RPCResult
@@ -12,7 +13,13 @@ from dex_agents._client.connection import Connection
 from dex_agents._client.content import refusal_of
 from dex_agents._storage.schema import MESSAGE_DIGESTS, MESSAGE_TURNS, UNSETTLED_CALLS
 from dex_agents._turn.settings import check_size
-from dex_agents.errors import ConfigurationError, EngineUnavailableError, OutcomeNotUnknownError
+from dex_agents.errors import (
+    ConfigurationError,
+    EngineUnavailableError,
+    OutcomeNotUnknownError,
+    SessionBudgetUsedUpError,
+    WorkerRaisedError,
+)
 from dex_agents.snapshot import (
     OutcomeReport,
     SendReceipt,
@@ -58,7 +65,8 @@ class TurnControl:
             except ChannelMessageNotFoundError:
                 return False  # it ended at this very moment
 
-        return await self._connection.call(cancel, session_id=session_id)
+        with refused_for_budget(session_id):
+            return await self._connection.call(cancel, session_id=session_id)
 
     async def change_settings(self, session_id: str, changes: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
         """Change settings; returns all of them.
@@ -109,9 +117,10 @@ class TurnControl:
         options = _for_message(message)
 
         async def deliver() -> SendReceipt:
-            return await self._connection.call(
-                lambda: client.invoke_rpc(rpc, session_id, message, options=options), session_id=session_id
-            )
+            with refused_for_budget(session_id):
+                return await self._connection.call(
+                    lambda: client.invoke_rpc(rpc, session_id, message, options=options), session_id=session_id
+                )
 
         # The id makes a repeat harmless: the answer may have been lost, and not the message.
         retrying = AsyncRetrying(
@@ -129,6 +138,17 @@ class TurnControl:
         if not receipt.accepted:
             raise refusal_of(session_id, message, receipt)
         return receipt
+
+
+@contextmanager
+def refused_for_budget(session_id: str) -> Generator[None]:
+    """Raise `SessionBudgetUsedUpError` as what it was on the Worker."""
+    try:
+        yield
+    except WorkerRaisedError as error:
+        if error.error_type.endswith(SessionBudgetUsedUpError.__name__):
+            raise SessionBudgetUsedUpError(error.detail, session_id=session_id) from error
+        raise
 
 
 def _for_message(message: UserMessage) -> RPCInvokeOptions:

@@ -55,6 +55,7 @@ class TurnRecord(StoredRecord):
         state_changed: The framework state has left the turn's start.
         model_steps: RunModel Steps of the turn so far.
         context_at_start: What an undone turn goes back to; None without compaction.
+        lost_attempts: Attempts of model calls that were repeated, and so count in a budget.
     """
 
     turn_id: str
@@ -72,6 +73,7 @@ class TurnRecord(StoredRecord):
     state_changed: bool = False
     model_steps: int = 0
     context_at_start: ContextRecord | None = None
+    lost_attempts: int = 0
 
 
 class SessionRecord(StoredRecord):
@@ -86,6 +88,8 @@ class SessionRecord(StoredRecord):
     window_bytes: int = 0
     note: str | None = None
     usage: Usage = Usage()
+    lost_attempts: int = 0
+    priced_model: str = ""
     turn: TurnRecord | None = None
     context: ContextRecord | None = None
 
@@ -228,6 +232,9 @@ class RunModelInput(Stored):
         kind: What happened since the last model call.
         error: Why the turn failed, when the failure needs no further attempt.
         compaction: `running` in CompactContext; `done` in the RunModel after it, which does not ask for another one.
+        reason: `budget` when a budget is used up.
+        paid: What the failed Step itself used.
+        lost_attempts: Attempts that were repeated before.
     """
 
     version: int = 1
@@ -235,6 +242,9 @@ class RunModelInput(Stored):
     kind: Literal["new_turn", "batch_settled", "continue"]
     error: str | None = None
     compaction: Literal["none", "running", "done"] = "none"
+    reason: str = ""
+    paid: Usage = Usage()
+    lost_attempts: int = 0
 
 
 class CallInput(Stored):

@@ -14,6 +14,7 @@ from dex_agents._storage.schema import TOOL_CALLS
 from dex_agents._storage.session_editor import SessionEditor
 from dex_agents._turn.event_writer import EventWriter
 from dex_agents._turn.interrupts import approval_question, begin_interrupts
+from dex_agents._turn.settlement import record_settlement
 from dex_agents.errors import TurnFailedError
 from dex_agents.events import AgentEventType
 from dex_agents.options import AgentSessionOptions
@@ -21,7 +22,7 @@ from dex_agents.runner import ModelStep, Waiting
 from dex_agents.snapshot import SessionStatus
 from dex_agents.steps import _moves
 from dex_agents.steps._moves import Movement
-from dex_agents.tools import ToolRequest
+from dex_agents.tools import NotRun, ToolRequest
 
 
 def begin_batch(
@@ -32,22 +33,8 @@ def begin_batch(
     options: AgentSessionOptions,
 ) -> list[Movement]:
     """Stage a batch that `check_step` passed; return the Steps that settle it, with the one that joins them."""
-    batch = session.record.batch_number + 1
-    first = session.record.call_number + 1
-    session.update(batch_number=batch, call_number=session.record.call_number + len(waiting.calls))
-    call_ids = [f"call-{number}" for number in range(first, first + len(waiting.calls))]
-    records = [
-        CallRecord(
-            call_id=call_id,
-            turn_id=session.turn.turn_id,
-            batch=batch,
-            request=request,
-            waits_for=tuple(call_ids[index] for index in request.after),
-            max_bytes=MAX_BATCH_BYTES // len(call_ids),
-            releases=tuple(call_ids[other] for other, later in enumerate(waiting.calls) if position in later.after),
-        )
-        for position, (call_id, request) in enumerate(zip(call_ids, waiting.calls, strict=True))
-    ]
+    records = _mint(session, waiting)
+    batch, call_ids = session.record.batch_number, [record.call_id for record in records]
     movements: list[Movement] = []
     for record in records:
         TOOL_CALLS.set(context, record.call_id, record)
@@ -70,6 +57,38 @@ def begin_batch(
     needs_people = bool(open_questions) or any(request.policy.approval for request in waiting.calls)
     session.save(SessionStatus.AWAITING_APPROVAL if needs_people else SessionStatus.RUNNING_TOOLS)
     return [*movements, _moves.to_resume_turn(session.turn, count)]
+
+
+def refuse_batch(
+    context: AsyncContext, session: SessionEditor, waiting: Waiting, events: EventWriter, why: str
+) -> None:
+    """Stage a batch none of whose calls will run, so that the turn can be closed with it."""
+    records = _mint(session, waiting)
+    for record in records:
+        _announce(events, record.call_id, record.request)
+        record_settlement(context, events, record, NotRun(message=f"the call did not run: {why}"))
+    call_ids = tuple(record.call_id for record in records)
+    session.update_turn(batch=session.record.batch_number, open_calls=call_ids, calls=(*session.turn.calls, *call_ids))
+
+
+def _mint(session: SessionEditor, waiting: Waiting) -> list[CallRecord]:
+    """Number the calls of a batch."""
+    batch = session.record.batch_number + 1
+    first = session.record.call_number + 1
+    session.update(batch_number=batch, call_number=session.record.call_number + len(waiting.calls))
+    call_ids = [f"call-{number}" for number in range(first, first + len(waiting.calls))]
+    return [
+        CallRecord(
+            call_id=call_id,
+            turn_id=session.turn.turn_id,
+            batch=batch,
+            request=request,
+            waits_for=tuple(call_ids[index] for index in request.after),
+            max_bytes=MAX_BATCH_BYTES // len(call_ids),
+            releases=tuple(call_ids[other] for other, later in enumerate(waiting.calls) if position in later.after),
+        )
+        for position, (call_id, request) in enumerate(zip(call_ids, waiting.calls, strict=True))
+    ]
 
 
 def start_call(

@@ -36,6 +36,8 @@ async def end_early(
     error: str,
     calls: Mapping[str, CallRecord],
     questions: tuple[Question, ...] = (),
+    *,
+    reason: str = "",
 ) -> None:
     """Stage the end of the running turn.
 
@@ -48,6 +50,7 @@ async def end_early(
         error: Why, for people and for the model.
         calls: The turn's calls, all settled, by id.
         questions: The agent's own questions that nobody will answer now.
+        reason: A word for programs, as in `TurnResult`.
     """
     turn = session.turn
     error = clipped(error)
@@ -65,7 +68,7 @@ async def end_early(
         undo_context(session)
     # An undone turn took its own note with it, so the next turn's model must hear that one too.
     session.update(note=joined_notes(turn.note if undone else None, note))
-    result = TurnResult(turn_id=turn.turn_id, status=status, error=error, usage=turn.usage)
+    result = TurnResult(turn_id=turn.turn_id, status=status, error=error, usage=turn.usage, reason=reason)
     end_turn(context, session, result, events)
 
 

@@ -6,8 +6,18 @@ from unicodedata import category
 from dex import AttributeMapNotLoadedError, Context
 
 from dex_agents._storage.limits import MAX_MESSAGE_BYTES, MAX_STEERING_BYTES, MAX_STEERING_MESSAGES
-from dex_agents._storage.records import TurnMail
-from dex_agents._storage.schema import MESSAGE_DIGESTS, MESSAGE_TURNS, TURN_MAIL, USER_MESSAGES, find_instance
+from dex_agents._storage.records import SessionRecord, TurnMail
+from dex_agents._storage.schema import (
+    MESSAGE_DIGESTS,
+    MESSAGE_TURNS,
+    SESSION,
+    TURN_MAIL,
+    USER_MESSAGES,
+    find,
+    find_instance,
+)
+from dex_agents._turn.budget_check import check_session_budget
+from dex_agents.errors import BudgetUsedUpError, SessionBudgetUsedUpError
 from dex_agents.messages import Block, TextBlock
 from dex_agents.options import AgentSessionOptions
 from dex_agents.snapshot import SendReceipt, UserMessage
@@ -36,17 +46,29 @@ def receive(context: Context, message: UserMessage, options: AgentSessionOptions
     waiting = USER_MESSAGES.size(context)
     receipt = _examine(context, message, MAX_MESSAGE_BYTES, waiting, options.max_queued_messages)
     if receipt.accepted and not receipt.repeated:
+        _check_budget(context, options)
         USER_MESSAGES.publish(context, message)
     return receipt
 
 
-def receive_steering(context: Context, message: UserMessage) -> SendReceipt:
+def receive_steering(context: Context, message: UserMessage, options: AgentSessionOptions) -> SendReceipt:
     """Stage a message for the running turn; without one it starts the next turn. Locks as in `receive`."""
     waiting = TURN_MAIL.size(context)
     receipt = _examine(context, message, MAX_STEERING_BYTES, waiting, MAX_STEERING_MESSAGES)
     if receipt.accepted and not receipt.repeated:
+        _check_budget(context, options)
         TURN_MAIL.publish(context, TurnMail(steering=message))
     return receipt
+
+
+def _check_budget(context: Context, options: AgentSessionOptions) -> None:
+    """Refuse a message that would begin a turn for which nothing is left; nothing is staged then."""
+    if options.session_budget is None:
+        return
+    try:
+        check_session_budget(find(context, SESSION) or SessionRecord(), options)
+    except BudgetUsedUpError as used_up:
+        raise SessionBudgetUsedUpError(f"the message was refused: {used_up}", session_id=context.flow_id) from None
 
 
 def _examine(context: Context, message: UserMessage, max_bytes: int, waiting: int, max_waiting: int) -> SendReceipt:

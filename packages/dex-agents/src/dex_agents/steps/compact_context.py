@@ -11,6 +11,7 @@ from dex_agents._storage.schema import LATEST_SUMMARY, SUMMARIES
 from dex_agents._storage.session_editor import SessionEditor
 from dex_agents._storage.state_store import StateStore
 from dex_agents._turn.attempt import attempt
+from dex_agents._turn.budget_check import priced
 from dex_agents._turn.context_size import KEPT_SHARE, note_compaction, turn_starts
 from dex_agents._turn.event_writer import EventWriter
 from dex_agents._turn.handing_back import hand_back_model, unreadable_here
@@ -104,6 +105,9 @@ class CompactContext(SessionStep[RunModelInput]):
         )
         with attempt(self._services.sealing):
             outcome = await self._services.runner.compact(request)
+        if isinstance(outcome, Compacted):
+            usage = priced(outcome.usage, session.record.priced_model, self._services.options)
+            outcome = outcome.model_copy(update={"usage": usage})
         if isinstance(outcome, Compacted) and outcome.batch_taken and request.batch is None:
             raise TurnFailedError("the runner took a batch that it was not given")
         return outcome

@@ -21,10 +21,14 @@ class RecordTurnFailure(SessionStep[RunModelInput]):
         session = SessionEditor(context)
         calls = {call_id: TOOL_CALLS.get(context, call_id) for call_id in session.turn.calls}
         take_token(context, session.turn.turn_id)
+        # Without an error of its own the Step has used up its attempts.
+        lost = input.lost_attempts if input.error else self._services.options.run_model_limit
+        session.update(usage=session.record.usage.plus(input.paid), lost_attempts=session.record.lost_attempts + lost)
+        session.update_turn(usage=session.turn.usage.plus(input.paid))
         sealing = self._services.sealing
         error = sealing.open(input.error) if input.error else recovery_detail(context, sealing)
         if input.compaction == "running":
             error = f"its context could not be compacted: {error}"
         async with EventWriter(context, self._services.events, session.turn.turn_id) as events:
-            await end_early(context, self._services, session, events, "failed", error, calls)
+            await end_early(context, self._services, session, events, "failed", error, calls, reason=input.reason)
         return go_to_many(_moves.to_await_user_message())

@@ -9,7 +9,8 @@ from dex_agents._storage.records import RunModelInput
 from dex_agents._storage.session_editor import SessionEditor
 from dex_agents._storage.state_store import StateStore, has_state
 from dex_agents._turn.attempt import attempt
-from dex_agents._turn.batch import begin_batch, check_step
+from dex_agents._turn.batch import begin_batch, check_step, refuse_batch
+from dex_agents._turn.budget_check import check_budgets, failure_reason, priced, used_up_by
 from dex_agents._turn.context_size import note_context, reaches_limit
 from dex_agents._turn.event_writer import EventWriter
 from dex_agents._turn.handing_back import hand_back_model, unreadable_here
@@ -17,13 +18,14 @@ from dex_agents._turn.heartbeat import heartbeats
 from dex_agents._turn.model_input import consume_batch, turn_input
 from dex_agents._turn.turn_end import end_turn
 from dex_agents._turn.turn_mail import Steering, take_token
-from dex_agents.errors import StateNotReadableError, TurnFailedError
+from dex_agents.errors import BudgetUsedUpError, StateNotReadableError, TurnFailedError
 from dex_agents.runner import (
     Again,
     Finished,
     ModelStep,
     RunModelRequest,
     StepContext,
+    Usage,
     Waiting,
 )
 from dex_agents.snapshot import SessionStatus, TurnResult
@@ -62,7 +64,12 @@ class RunModel(SessionStep[RunModelInput]):
         session.update_turn(model_steps=session.turn.model_steps + 1)
         store = StateStore(context)
         steering = Steering(context)
-        turn = session.turn
+        lost = context.attempt - 1
+        if lost:
+            session.update(lost_attempts=session.record.lost_attempts + lost)
+            session.update_turn(lost_attempts=session.turn.lost_attempts + lost)
+        turn, options = session.turn, self._services.options
+        paid = Usage()
         writer = EventWriter(context, self._services.events, turn.turn_id, step_number=session.record.step_number)
         async with writer as events, heartbeats(context):
             request = RunModelRequest(
@@ -81,18 +88,29 @@ class RunModel(SessionStep[RunModelInput]):
             try:
                 if turn.model_steps > MAX_MODEL_STEPS:
                     raise TurnFailedError(f"the turn made {MAX_MODEL_STEPS} model Steps without an end")
+                check_budgets(session.record, options)
                 with attempt(self._services.sealing):
                     step = await self._services.runner.run_model(request)
+                if options.price is not None:
+                    session.update(priced_model=step.model)
+                    step = step.model_copy(update={"usage": priced(step.usage, step.model, options)})
+                paid = step.usage
                 check_step(step, offered=len(steering.offered))
                 store.save(step.state)
-                movements = self._record(context, session, steering, step, events)
+                movements = self._record(context, session, steering, step, events, input)
                 if isinstance(step.outcome, Finished):
                     end_state_of_turn(context, store, turn.number, self._services.options.forkable_turns)
             except (TurnFailedError, StateNotReadableError) as error:
                 if isinstance(error, StateNotReadableError) and error.newer_writer:
                     raise
-                said = self._services.sealing.seal(clipped(str(error) or type(error).__name__))
-                failed = input.model_copy(update={"error": said})
+                failed = input.model_copy(
+                    update={
+                        "error": self._services.sealing.seal(clipped(str(error) or type(error).__name__)),
+                        "reason": failure_reason(error),
+                        "paid": paid,
+                        "lost_attempts": lost,
+                    }
+                )
                 return go_to_many(_moves.to_record_turn_failure(session.turn, failed))
         return go_to_many(*movements)
 
@@ -104,7 +122,13 @@ class RunModel(SessionStep[RunModelInput]):
         return reaches_limit(session, new, Steering(context).offered, self._services.options)
 
     def _record(
-        self, context: AsyncContext, session: SessionEditor, steering: Steering, step: ModelStep, events: EventWriter
+        self,
+        context: AsyncContext,
+        session: SessionEditor,
+        steering: Steering,
+        step: ModelStep,
+        events: EventWriter,
+        input: RunModelInput,
     ) -> list[Movement]:
         """Stage everything that the model call changed, beside the state, in one commit.
 
@@ -120,6 +144,9 @@ class RunModel(SessionStep[RunModelInput]):
         )
         if options.compaction is not None:
             note_context(session, step)
+        used_up = used_up_by(session.record, step, options)
+        if used_up is not None:
+            return [self._end_for_budget(context, session, step, events, input, used_up)]
         match step.outcome:
             case Waiting() as waiting:
                 return begin_batch(context, session, waiting, events, options)
@@ -134,3 +161,20 @@ class RunModel(SessionStep[RunModelInput]):
                 )
                 end_turn(context, session, result, events)
                 return [_moves.to_await_user_message()]
+
+    def _end_for_budget(
+        self,
+        context: AsyncContext,
+        session: SessionEditor,
+        step: ModelStep,
+        events: EventWriter,
+        input: RunModelInput,
+        used_up: BudgetUsedUpError,
+    ) -> Movement:
+        """End the turn with what the model said, and without what it asked for."""
+        if isinstance(step.outcome, Waiting):
+            refuse_batch(context, session, step.outcome, events, str(used_up))
+        session.save(SessionStatus.RUNNING_MODEL)
+        said = self._services.sealing.seal(str(used_up))
+        failed = input.model_copy(update={"error": said, "reason": failure_reason(used_up)})
+        return _moves.to_record_turn_failure(session.turn, failed)

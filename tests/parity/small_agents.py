@@ -1,0 +1,117 @@
+"""One small agent in each framework: a tool, and a scripted model that calls it once and then says that it is done."""
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+import pytest
+
+from dex_agents.runner import AgentFrameworkRunner
+
+Tool = Callable[[str], str]
+"""A tool with the one argument `colour`."""
+
+ANSWER: Final = "Done."
+
+
+@dataclass(frozen=True, kw_only=True)
+class SmallAgent:
+    """An agent and what its model was shown.
+
+    Attributes:
+        make_runner: Makes a fresh runner; its keyword arguments are those of the adapter's runner.
+        shown: Returns all that the model was shown with a request (1 is the first), as one text.
+        result: Returns what the model was shown of the call's result in its second request.
+    """
+
+    make_runner: Callable[..., AgentFrameworkRunner]
+    shown: Callable[[int], str]
+    result: Callable[[], Any]
+
+
+def pydantic_ai(tool: Tool) -> SmallAgent:
+    from pydantic_ai import Agent
+    from pydantic_ai.messages import ToolCallPart
+
+    from dex_agents_pydantic_ai import PydanticAIRunner
+    from dex_agents_pydantic_ai.testing import ScriptedModel
+
+    model = ScriptedModel([[ToolCallPart(tool.__name__, {"colour": "red"}, "a")], *[ANSWER] * 3])
+    agent = Agent(model, tools=[tool])
+    return SmallAgent(
+        make_runner=partial(PydanticAIRunner, agent),
+        shown=lambda number: str(model.shown[number - 1]),
+        result=lambda: model.shown[1].results["a"],
+    )
+
+
+def langgraph(tool: Tool) -> SmallAgent:
+    from langchain.agents import create_agent  # pyright: ignore[reportUnknownVariableType]
+
+    from dex_agents_langgraph import LangGraphRunner
+    from dex_agents_langgraph.testing import ScriptedChatModel, reply, tool_call
+
+    model = ScriptedChatModel([reply("", tool_call(tool.__name__, "a", colour="red")), *[ANSWER] * 3])
+    build: Any = create_agent  # pyright: ignore[reportUnknownVariableType]
+    agent = build(model, [tool])
+    return SmallAgent(
+        make_runner=partial(LangGraphRunner, agent),
+        shown=lambda number: str(model.shown[number - 1]),
+        result=lambda: model.shown[1].results["a"],
+    )
+
+
+def openai_agents(tool: Tool) -> SmallAgent:
+    from agents import Agent, function_tool
+
+    from dex_agents_openai_agents import OpenAIAgentsRunner
+    from dex_agents_openai_agents.testing import ScriptedModel, function_call
+
+    model = ScriptedModel([[function_call(tool.__name__, {"colour": "red"}, call_id="a")], *[ANSWER] * 3])
+    agent: Agent[Any] = Agent(name="shop", model=model, tools=[function_tool(tool)])
+    return SmallAgent(
+        make_runner=partial(OpenAIAgentsRunner, agent),
+        shown=lambda number: str(model.shown[number - 1]),
+        result=lambda: model.shown[1].results["a"],
+    )
+
+
+def google_adk(tool: Tool) -> SmallAgent:
+    from google.adk.agents.llm_agent import LlmAgent
+
+    from dex_agents_google_adk import GoogleADKRunner
+    from dex_agents_google_adk.testing import ScriptedLlm, call
+
+    script: list[Any] = [[call(tool.__name__, {"colour": "red"}, "a")], *[ANSWER] * 3]
+    model = ScriptedLlm(script)
+    agent = LlmAgent(name="shop", model=model, tools=[tool])
+
+    def result() -> Any:
+        response: Any = model.shown[1].results["a"]
+        return response.get("result", response)
+
+    return SmallAgent(
+        make_runner=partial(GoogleADKRunner, agent),
+        shown=lambda number: str(model.shown[number - 1]),
+        result=result,
+    )
+
+
+SMALL_AGENTS: Final = {
+    "dex_agents_pydantic_ai": pydantic_ai,
+    "dex_agents_langgraph": langgraph,
+    "dex_agents_openai_agents": openai_agents,
+    "dex_agents_google_adk": google_adk,
+}
+"""By the adapter's import name."""
+
+
+def small_agent(adapter: str, tool: Tool) -> SmallAgent:
+    """Build an adapter's agent, or skip the test where the adapter is not installed."""
+    try:
+        importlib.import_module(adapter)
+    except ModuleNotFoundError as error:
+        pytest.skip(f"{error.name} is not installed")
+    return SMALL_AGENTS[adapter](tool)
