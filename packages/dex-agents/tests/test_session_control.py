@@ -46,6 +46,18 @@ async def test_a_steering_message_reaches_the_next_model_call_of_the_running_tur
     assert roles == ["user", "tool", "user", "assistant"]
 
 
+async def test_an_interrupt_that_is_repeated_does_not_cancel_the_turn_that_it_began(session: AgentSession) -> None:
+    await session.send("call write_a!\nsay done")
+    await pending(session)
+    again = await session.interrupt("call write_b!\nsay mine", message_id="m-2")
+    (interrupt,) = await pending(session)
+
+    assert await session.interrupt("call write_b!\nsay mine", message_id="m-2") == again
+
+    await session.approve(interrupt.interrupt_id)
+    assert (await session.wait_for_result("m-2", timeout=10)).text == "mine"
+
+
 async def test_a_steering_message_without_a_running_turn_starts_the_next_one_before_what_waits(
     session: AgentSession,
 ) -> None:

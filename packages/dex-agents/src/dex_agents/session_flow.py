@@ -31,7 +31,7 @@ from dex_agents._turn.redaction import EventFeed, redacted_page, redacted_snapsh
 from dex_agents._turn.services import SessionServices
 from dex_agents._turn.session_view import page_of, snapshot_of
 from dex_agents._turn.settings import change_settings
-from dex_agents._turn.turn_mail import take_token
+from dex_agents._turn.turn_mail import has_token, take_token
 from dex_agents.errors import ConfigurationError
 from dex_agents.events import EVENT_STREAM_NAME, AgentEvent
 from dex_agents.options import AgentSessionOptions
@@ -170,12 +170,16 @@ class AgentSessionFlow(Flow[SessionStart]):
         """
         session = schema.find(context, schema.SESSION)
         turn = session.turn if session else None
-        if turn is None or turn.turn_id != cancellation.turn_id or not take_token(context, turn.turn_id):
+        if turn is None or turn.turn_id != cancellation.turn_id or not has_token(context, turn.turn_id):
             return RPCResult(False)
         if cancellation.message is not None:
             receipt = receive_steering(context, cancellation.message, self.options)
             if not receipt.accepted:
                 raise ValueError(f"the message was refused: {receipt.refusal}")
+            if receipt.repeated:
+                # It has interrupted a turn before: the one that runs now may be its own.
+                return RPCResult(True)
+        take_token(context, turn.turn_id)
         next_steps = (to_record_turn_cancellation(turn, cancellation.reason),)
         return RPCResult(True, next_steps).with_canceling_steps(*CANCELLED_WITH_THEIR_TURN)
 

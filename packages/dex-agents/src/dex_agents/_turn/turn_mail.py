@@ -18,19 +18,20 @@ def begin_mail(context: Context, turn_id: str) -> None:
     TURN_MAIL.publish(context, TurnMail(token_of=turn_id))
 
 
-def take_token(context: Context, turn_id: str) -> bool:
+def has_token(context: Context, turn_id: str) -> bool:
+    """Whether the turn runs; needs the Channel loaded."""
+    return any(mail.value.token_of == turn_id for mail in TURN_MAIL.pending_messages(context))
+
+
+def take_token(context: Context, turn_id: str) -> None:
     """Stage that the turn ends here; needs the Channel loaded.
 
     A transactional RPC that has taken the token is refused when the turn has ended meanwhile; a Step whose turn was
     cancelled meanwhile is cancelled with it.
-
-    Returns:
-        False when the turn does not run.
     """
-    tokens = [mail for mail in TURN_MAIL.pending_messages(context) if mail.value.token_of == turn_id]
-    for token in tokens:
-        TURN_MAIL.delete(context, token.message_id)
-    return bool(tokens)
+    for mail in TURN_MAIL.pending_messages(context):
+        if mail.value.token_of == turn_id:
+            TURN_MAIL.delete(context, mail.message_id)
 
 
 class Steering:
