@@ -115,9 +115,10 @@ def bench(session: nox.Session) -> None:
 def crash(session: nox.Session) -> None:
     """Kill Workers and engines at every moment of a session, and the engine at 200 random ones.
 
-    150 random plans of messages, cancels, approvals and crashes are played. The disk under the engine fails, and its power is cut, at each of its operations. A sample of all this is part of
-    `tests`. About 3 s a case of a session, and three cases a moment and adapter; the engine's own part takes some ten
-    minutes. Arguments go to pytest: `nox -s crash -- -k pydantic-ai`.
+    150 random plans of messages, cancels, approvals and crashes are played. The disk under the engine fails, and its
+    power is cut, at each of its operations. A sample of all this is part of `tests`. About 3 s a case of a session, and
+    three cases a moment and adapter; the engine's own part takes some ten minutes. Arguments go to pytest:
+    `nox -s crash -- -k pydantic-ai`.
     """
     sync(session, "test")
     own = [f"packages/dex-agents-embedded/tests/test_{name}.py" for name in ("crash", "power_cut")]
