@@ -63,7 +63,9 @@ class SessionLifecycle:
                 return False
             return True
 
-        return await self._connection.call(start_or_find, session_id=session_id)
+        started = await self._connection.call(start_or_find, session_id=session_id)
+        self._remember(session_id)
+        return started
 
     async def require(self, session_id: str) -> None:
         """Refuse a session of another agent, before anything is said to it.
@@ -90,9 +92,7 @@ class SessionLifecycle:
                 f"session {session_id!r} belongs to agent {flow.flow_type!r}, not to {self._flow.name!r}",
                 session_id=session_id,
             )
-        if len(self._own) >= _MOST_KNOWN_SESSIONS:
-            self._own.clear()
-        self._own.add(session_id)
+        self._remember(session_id)
         return flow
 
     async def stop(self, session_id: str, reason: str) -> bool:
@@ -113,3 +113,8 @@ class SessionLifecycle:
             return True
 
         return await self._connection.call(stop_if_running, session_id=session_id)
+
+    def _remember(self, session_id: str) -> None:
+        if len(self._own) >= _MOST_KNOWN_SESSIONS:
+            self._own.clear()
+        self._own.add(session_id)
