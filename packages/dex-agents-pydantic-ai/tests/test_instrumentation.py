@@ -1,5 +1,6 @@
 """Instrumented agents: the Steps of one turn make one trace, and another turn makes another."""
 
+from pathlib import Path
 from typing import cast
 
 import pytest
@@ -11,8 +12,11 @@ from pydantic import JsonValue
 from pydantic_ai import Agent, InstrumentationSettings
 from pydantic_ai.messages import ToolCallPart
 
+from dex_agents import AgentHost, AgentSessionFlow, AgentSessionOptions
+from dex_agents.otel import OpenTelemetry
 from dex_agents.testing import PendingQuestion, approve
 from dex_agents.tools import Answer
+from dex_agents_pydantic_ai import PydanticAIRunner
 from support.pydantic_ai_agents import finished, session_of, simple
 
 CALLS = [ToolCallPart("work", {"x": 1}, "a"), ToolCallPart("work", {"x": 2}, "b")]
@@ -98,3 +102,23 @@ async def test_only_an_instrumented_agent_keeps_a_trace_in_its_state(instrumente
     with provider.get_tracer("application").start_as_current_span("request"):
         finished(await session.send("go"))
     assert [value is not None for value in kept] == [instrumented_agent]
+
+
+async def test_on_an_engine_each_steps_run_lies_below_the_sessions_own_span(
+    exporter: InMemorySpanExporter, tmp_path: Path
+) -> None:
+    provider = TracerProvider()
+    agent = instrumented(exporter, provider)
+    options = AgentSessionOptions(telemetry=OpenTelemetry(tracer_provider=provider))
+    async with AgentHost(
+        AgentSessionFlow(PydanticAIRunner(agent), name="shop", options=options), directory=tmp_path
+    ) as host:
+        session = host.session("s-1")
+        await session.start()
+        await session.ask("go", timeout=10)
+
+    spans = exporter.get_finished_spans()
+    assert len(traces(spans)) == 1
+    names = {span.context.span_id: span.name for span in spans if span.context}
+    runs = [names[span.parent.span_id] for span in spans if span.name == "invoke_agent traced" and span.parent]
+    assert sorted(runs) == ["chat", "chat", "execute_tool work", "execute_tool work"]

@@ -12,15 +12,24 @@ _FIELD = "traceparent"
 
 @contextmanager
 def continued_trace(traceparent: str | None) -> Generator[None]:
-    """Put what happens inside below a span of an earlier Step, perhaps of another process; None changes nothing."""
-    if traceparent is None:
+    """Put what happens inside below a span of an earlier Step, perhaps of another process; None changes nothing.
+
+    A span of the same trace that is open here is the nearer one: that of the session's Step, when the session tells
+    its Steps itself (`AgentSessionOptions.telemetry`).
+    """
+    earlier = None if traceparent is None else _PROPAGATOR.extract({_FIELD: traceparent})
+    if earlier is None or _trace_id(earlier) == _trace_id(None):
         yield
         return
-    token = context.attach(_PROPAGATOR.extract({_FIELD: traceparent}))
+    token = context.attach(earlier)
     try:
         yield
     finally:
         context.detach(token)
+
+
+def _trace_id(of: context.Context | None) -> int:
+    return trace.get_current_span(of).get_span_context().trace_id
 
 
 def current_span_id() -> int:

@@ -10,6 +10,7 @@ from dex_agents.errors import ConfigurationError
 from dex_agents.events import AgentEvent
 from dex_agents.messages import SavedMessage
 from dex_agents.snapshot import AgentSnapshot
+from dex_agents.telemetry import SessionTelemetry
 
 _MIB = 1024 * 1024
 
@@ -32,6 +33,7 @@ class AgentSessionOptions:
         message_chunk_max_bytes: Most bytes of one chunk; a larger single message gets a chunk of its own.
         max_queued_messages: User messages that may wait for their turn.
         at_rest: Seals what sessions store, for example `Encryption`; None stores it readable.
+        telemetry: Hears of turns, model calls and tool calls, for example `dex_agents.otel.OpenTelemetry`.
         redact_event: Changes each live event before it leaves the Worker; returns None to leave it out. One that
             raises leaves the event out too.
         redact_message: Changes each message of the log before it leaves the Worker, in snapshots and in pages.
@@ -60,6 +62,7 @@ class AgentSessionOptions:
     message_chunk_max_bytes: int = _MIB
     max_queued_messages: int = 100
     at_rest: AtRestCodec | None = None
+    telemetry: SessionTelemetry | None = None
     redact_event: Callable[[AgentEvent], AgentEvent | None] | None = None
     redact_message: Callable[[SavedMessage], SavedMessage] | None = None
     redact_snapshot: Callable[[AgentSnapshot], AgentSnapshot] | None = None

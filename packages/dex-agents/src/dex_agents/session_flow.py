@@ -121,7 +121,7 @@ class AgentSessionFlow(Flow[SessionStart]):
         self.runner = runner
         self.options = options
         self.events = Stream(EVENT_STREAM_NAME, AgentEvent, options.event_stream_capacity_bytes)
-        self._services = SessionServices(runner, options, EventFeed(self.events, options))
+        self._services = SessionServices(runner, options, EventFeed(self.events, options, agent=name), agent=name)
 
     def get_flow_type(self) -> str:
         """Return the name."""

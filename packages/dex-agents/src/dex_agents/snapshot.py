@@ -203,12 +203,14 @@ class UserMessage(Stored):
         message_id: Minted by the client; a repeated send with the same id is one message.
         content: At least one block that is not blank.
         digest: Of the content, when the sender chose the id: a repeat with another one is refused.
+        trace: The sender's trace, when its telemetry is on.
     """
 
     version: int = 1
     message_id: str
     content: tuple[Block, ...]
     digest: str = ""
+    trace: dict[str, str] = Field(default_factory=dict)
 
 
 class SendReceipt(Stored):

@@ -56,6 +56,8 @@ class TurnControl:
     async def cancel(self, session_id: str, cancellation: TurnCancellation) -> bool:
         """Cancel a turn; False when it does not run (any more)."""
         message = cancellation.message
+        if message is not None:
+            cancellation = cancellation.model_copy(update={"message": self._traced(message)})
         options = _for_message(message) if message is not None else RPCInvokeOptions()
         client = self._connection.client
 
@@ -112,9 +114,14 @@ class TurnControl:
         if not taken:
             raise error
 
+    def _traced(self, message: UserMessage) -> UserMessage:
+        telemetry = self._flow.options.telemetry
+        return message if telemetry is None else message.model_copy(update={"trace": telemetry.current_trace()})
+
     async def _deliver(self, rpc: MessageRpc, session_id: str, message: UserMessage) -> SendReceipt:
         client = self._connection.client
         options = _for_message(message)
+        message = self._traced(message)
 
         async def deliver() -> SendReceipt:
             with refused_for_budget(session_id):

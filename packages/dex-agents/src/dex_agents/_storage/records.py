@@ -36,6 +36,18 @@ class ContextRecord(StoredRecord):
     turn_starts: tuple[tuple[int, int, int], ...] = ()
 
 
+class TurnTrace(StoredRecord):
+    """What the Workers of one turn must know of its telemetry.
+
+    Attributes:
+        carrier: The trace, as the application's telemetry writes it.
+        started_at: Unix time in seconds.
+    """
+
+    carrier: dict[str, str] = Field(default_factory=dict)
+    started_at: float = 0.0
+
+
 class TurnRecord(StoredRecord):
     """The running turn.
 
@@ -54,6 +66,7 @@ class TurnRecord(StoredRecord):
         usage: Of the turn so far.
         state_changed: The framework state has left the turn's start.
         model_steps: RunModel Steps of the turn so far.
+        trace: Of the application's telemetry; None without one.
         context_at_start: What an undone turn goes back to; None without compaction.
         lost_attempts: Attempts of model calls that were repeated, and so count in a budget.
     """
@@ -72,6 +85,7 @@ class TurnRecord(StoredRecord):
     usage: Usage = Usage()
     state_changed: bool = False
     model_steps: int = 0
+    trace: TurnTrace | None = None
     context_at_start: ContextRecord | None = None
     lost_attempts: int = 0
 

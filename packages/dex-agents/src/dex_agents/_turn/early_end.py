@@ -16,6 +16,7 @@ from dex_agents._turn.attempt import attempt
 from dex_agents._turn.context_size import undo_context
 from dex_agents._turn.event_writer import EventWriter
 from dex_agents._turn.failure_note import failure_note, joined_notes
+from dex_agents._turn.measuring import tell_end
 from dex_agents._turn.services import SessionServices
 from dex_agents._turn.turn_end import end_turn
 from dex_agents.errors import DexAgentsError, StateNotReadableError
@@ -69,6 +70,7 @@ async def end_early(
     # An undone turn took its own note with it, so the next turn's model must hear that one too.
     session.update(note=joined_notes(turn.note if undone else None, note))
     result = TurnResult(turn_id=turn.turn_id, status=status, error=error, usage=turn.usage, reason=reason)
+    tell_end(context, services, turn, result)
     end_turn(context, session, result, events)
 
 

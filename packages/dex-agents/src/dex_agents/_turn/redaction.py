@@ -18,14 +18,19 @@ class EventFeed:
     Args:
         stream: Where the events go.
         options: The application's choices.
+        agent: The Flow's name.
     """
 
-    def __init__(self, stream: Stream[AgentEvent], options: AgentSessionOptions) -> None:
+    def __init__(self, stream: Stream[AgentEvent], options: AgentSessionOptions, *, agent: str = "") -> None:
         self._stream = stream
+        self._telemetry = options.telemetry
+        self._agent = agent
         self._redact = options.redact_event
 
     def write(self, context: AsyncContext, event: AgentEvent) -> None:
-        """Write an event, as the application leaves it."""
+        """Write an event, as the application leaves it; every settlement of a call passes here, and is counted."""
+        if self._telemetry is not None and event.type == AgentEventType.TOOL_CALL_FINISHED:
+            self._telemetry.tool_call_ended(self._agent, event.name, event.status)
         self._stream.write(context, event if self._redact is None else self._redacted(event))
 
     def _redacted(self, event: AgentEvent) -> AgentEvent:

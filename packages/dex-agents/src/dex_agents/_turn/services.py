@@ -10,11 +10,19 @@ from dex_agents.runner import AgentFrameworkRunner
 
 @dataclass(frozen=True)
 class SessionServices:
-    """The agent, the application's options and the live feed of one session Flow."""
+    """The agent, the application's options and the live feed of one session Flow.
+
+    Attributes:
+        runner: The agent.
+        options: The application's choices.
+        events: The live feed.
+        agent: The Flow's name.
+    """
 
     runner: AgentFrameworkRunner
     options: AgentSessionOptions
     events: EventFeed
+    agent: str = ""
 
     @property
     def sealing(self) -> Sealing:

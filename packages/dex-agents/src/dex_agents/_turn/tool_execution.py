@@ -16,6 +16,7 @@ from dex_agents._turn.event_writer import EventWriter
 from dex_agents._turn.handing_back import TOOL_DELAYS_SECONDS, hand_back_call
 from dex_agents._turn.heartbeat import heartbeats
 from dex_agents._turn.interrupts import begin_interrupts
+from dex_agents._turn.measuring import measured_tool
 from dex_agents._turn.recovery import AttemptProgress
 from dex_agents._turn.services import SessionServices
 from dex_agents._turn.settlement import settle_call, settlement_after_loss
@@ -127,8 +128,9 @@ async def _call(
     inquiry = Inquiry(answers=told)
     with running_tool_call(call_info, inquiry):
         try:
-            with attempt(services.sealing):
+            with attempt(services.sealing), measured_tool(context, services, session.running_turn, record) as measured:
                 outcome = await services.runner.call_tool(request)
+                measured.status = outcome.kind
         except Exception:
             if inquiry.wish is None:
                 raise

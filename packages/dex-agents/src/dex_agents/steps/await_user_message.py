@@ -35,6 +35,7 @@ from dex_agents._turn.context_size import begin_context
 from dex_agents._turn.event_writer import EventWriter
 from dex_agents._turn.failure_note import joined_notes
 from dex_agents._turn.forking import is_receiving, open_fork
+from dex_agents._turn.measuring import begin_trace
 from dex_agents._turn.outcome_reports import take_reports
 from dex_agents._turn.turn_mail import begin_mail
 from dex_agents.events import AgentEventType
@@ -102,6 +103,7 @@ class AwaitUserMessage(SessionStep[SessionStart]):
             message_text=clipped(said.text),
             note=joined_notes(session.record.note, *take_reports(context)),
             settings=(find(context, SETTINGS) or SessionSettings()).values,
+            trace=begin_trace(context, self._services, turn_id, message),
         )
         session.update(turn_number=number, turn=turn, note=None)
         if options.compaction is not None:

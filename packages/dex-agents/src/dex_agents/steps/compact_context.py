@@ -16,6 +16,7 @@ from dex_agents._turn.context_size import KEPT_SHARE, note_compaction, turn_star
 from dex_agents._turn.event_writer import EventWriter
 from dex_agents._turn.handing_back import hand_back_model, unreadable_here
 from dex_agents._turn.heartbeat import heartbeats
+from dex_agents._turn.measuring import measured_model
 from dex_agents._turn.model_input import consume_batch, turn_input
 from dex_agents.errors import StateNotReadableError, TurnFailedError
 from dex_agents.events import AgentEventType
@@ -103,8 +104,9 @@ class CompactContext(SessionStep[RunModelInput]):
             turns=turns,
             turn_starts=starts,
         )
-        with attempt(self._services.sealing):
+        with attempt(self._services.sealing), measured_model(context, self._services, turn) as measured:
             outcome = await self._services.runner.compact(request)
+            measured.usage = outcome.usage if isinstance(outcome, Compacted) else None
         if isinstance(outcome, Compacted):
             usage = priced(outcome.usage, session.record.priced_model, self._services.options)
             outcome = outcome.model_copy(update={"usage": usage})

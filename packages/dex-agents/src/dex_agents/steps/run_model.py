@@ -15,6 +15,7 @@ from dex_agents._turn.context_size import note_context, reaches_limit
 from dex_agents._turn.event_writer import EventWriter
 from dex_agents._turn.handing_back import hand_back_model, unreadable_here
 from dex_agents._turn.heartbeat import heartbeats
+from dex_agents._turn.measuring import measured_model, tell_end
 from dex_agents._turn.model_input import consume_batch, turn_input
 from dex_agents._turn.turn_end import end_turn
 from dex_agents._turn.turn_mail import Steering, take_token
@@ -89,8 +90,9 @@ class RunModel(SessionStep[RunModelInput]):
                 if turn.model_steps > MAX_MODEL_STEPS:
                     raise TurnFailedError(f"the turn made {MAX_MODEL_STEPS} model Steps without an end")
                 check_budgets(session.record, options)
-                with attempt(self._services.sealing):
+                with attempt(self._services.sealing), measured_model(context, self._services, turn) as measured:
                     step = await self._services.runner.run_model(request)
+                    measured.usage, measured.model = step.usage, step.model
                 if options.price is not None:
                     session.update(priced_model=step.model)
                     step = step.model_copy(update={"usage": priced(step.usage, step.model, options)})
@@ -159,6 +161,7 @@ class RunModel(SessionStep[RunModelInput]):
                 result = TurnResult(
                     turn_id=turn.turn_id, status="completed", text=text, output=output, usage=turn.usage
                 )
+                tell_end(context, self._services, turn, result)
                 end_turn(context, session, result, events)
                 return [_moves.to_await_user_message()]
 
