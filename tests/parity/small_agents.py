@@ -1,8 +1,9 @@
 """One small agent in each framework: a tool, and a scripted model that calls it once and then says that it is done."""
 
 import importlib
+import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -31,6 +32,11 @@ class SmallAgent:
     result: Callable[[], Any]
 
 
+def as_text(shown: Any) -> str:
+    """Write what a model was shown so that equal requests are equal texts."""
+    return json.dumps(asdict(shown), sort_keys=True, default=str)
+
+
 def pydantic_ai(tool: Tool) -> SmallAgent:
     from pydantic_ai import Agent
     from pydantic_ai.messages import ToolCallPart
@@ -42,7 +48,7 @@ def pydantic_ai(tool: Tool) -> SmallAgent:
     agent = Agent(model, tools=[tool])
     return SmallAgent(
         make_runner=partial(PydanticAIRunner, agent),
-        shown=lambda number: str(model.shown[number - 1]),
+        shown=lambda number: as_text(model.shown[number - 1]),
         result=lambda: model.shown[1].results["a"],
     )
 
@@ -58,7 +64,7 @@ def langgraph(tool: Tool) -> SmallAgent:
     agent = build(model, [tool])
     return SmallAgent(
         make_runner=partial(LangGraphRunner, agent),
-        shown=lambda number: str(model.shown[number - 1]),
+        shown=lambda number: as_text(model.shown[number - 1]),
         result=lambda: model.shown[1].results["a"],
     )
 
@@ -73,7 +79,7 @@ def openai_agents(tool: Tool) -> SmallAgent:
     agent: Agent[Any] = Agent(name="shop", model=model, tools=[function_tool(tool)])
     return SmallAgent(
         make_runner=partial(OpenAIAgentsRunner, agent),
-        shown=lambda number: str(model.shown[number - 1]),
+        shown=lambda number: as_text(model.shown[number - 1]),
         result=lambda: model.shown[1].results["a"],
     )
 
@@ -94,7 +100,7 @@ def google_adk(tool: Tool) -> SmallAgent:
 
     return SmallAgent(
         make_runner=partial(GoogleADKRunner, agent),
-        shown=lambda number: str(model.shown[number - 1]),
+        shown=lambda number: as_text(model.shown[number - 1]),
         result=result,
     )
 

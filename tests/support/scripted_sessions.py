@@ -1,21 +1,37 @@
 """Sessions of the scripted agent on the embedded engine, in one process."""
 
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 from dex_agents import AgentHost, AgentSessionFlow, AgentSessionOptions, Budget
+from dex_agents.reconciliation import Happened, Reconcilers, UnknownCall
 from dex_agents.session import AgentSession
 from dex_agents.snapshot import AgentSnapshot, Interrupt, ToolCallSnapshot
-from support.scripted_runner import ScriptedRunner
+from support.scripted_runner import ScriptedRunner, note_run
 from support.waiting import wait_for
 
 
-def scripted_flow(options: AgentSessionOptions | None = None) -> AgentSessionFlow:
+def scripted_flow(
+    options: AgentSessionOptions | None = None, reconcilers: Reconcilers | None = None
+) -> AgentSessionFlow:
     """Build the scripted agent's Flow, the same in every process."""
     options = options or AgentSessionOptions()
     runner = ScriptedRunner(compacts=options.compaction is not None)
-    return AgentSessionFlow(runner, name="scripted", options=options)
+    return AgentSessionFlow(runner, name="scripted", options=options, reconcilers=reconcilers)
+
+
+def reconciled_flow() -> AgentSessionFlow:
+    """Build the scripted agent with a reconciler whose first run never ends."""
+
+    async def find(call: UnknownCall) -> Happened:
+        note_run("reconciler", key=call.idempotency_key, attempt=call.attempt)
+        if call.attempt == 1:
+            await asyncio.sleep(60)
+        return Happened(result="found by its key")
+
+    return scripted_flow(reconcilers={"write_blocks": find})
 
 
 def budgeted_flow() -> AgentSessionFlow:
@@ -30,10 +46,14 @@ def another_flow() -> AgentSessionFlow:
 
 @asynccontextmanager
 async def scripted_session(
-    directory: Path, *, session_id: str = "s-1", options: AgentSessionOptions | None = None
+    directory: Path,
+    *,
+    session_id: str = "s-1",
+    options: AgentSessionOptions | None = None,
+    reconcilers: Reconcilers | None = None,
 ) -> AsyncGenerator[AgentSession]:
     """Serve the scripted agent and start one session of it."""
-    async with AgentHost(scripted_flow(options), directory=directory) as host:
+    async with AgentHost(scripted_flow(options, reconcilers), directory=directory) as host:
         session = host.session(session_id)
         await session.start(title="a test", user="tester")
         yield session

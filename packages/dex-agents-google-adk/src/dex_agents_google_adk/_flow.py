@@ -11,6 +11,7 @@ from google.adk.models.base_llm import BaseLlm
 from google.adk.workflow import BaseNode
 
 from dex_agents import AgentSessionFlow, AgentSessionOptions, ToolPolicies
+from dex_agents.reconciliation import Reconcilers
 from dex_agents_google_adk._runner import GoogleADKRunner
 from dex_agents_google_adk._runs import InitialState, UserId
 
@@ -30,6 +31,7 @@ def session_flow(
     one_after_another: bool | Collection[str] = False,
     streaming: bool = True,
     options: AgentSessionOptions | None = None,
+    reconcilers: Reconcilers | None = None,
 ) -> AgentSessionFlow:
     """Build the session Flow of an agent; `AgentHost` serves it.
 
@@ -47,6 +49,7 @@ def session_flow(
         one_after_another: As for `GoogleADKRunner`.
         streaming: As for `GoogleADKRunner`.
         options: The application's choices about sessions; None for the defaults.
+        reconcilers: Find out, by the tool's name, what became of a call whose outcome is unknown.
 
     Raises:
         ConfigurationError: No Flow can have the name.
@@ -64,4 +67,6 @@ def session_flow(
         one_after_another=one_after_another,
         streaming=streaming,
     )
-    return AgentSessionFlow(runner, name=name or agent.name, options=options or AgentSessionOptions())
+    return AgentSessionFlow(
+        runner, name=name or agent.name, options=options or AgentSessionOptions(), reconcilers=reconcilers
+    )

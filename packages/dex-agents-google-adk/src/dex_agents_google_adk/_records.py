@@ -66,6 +66,9 @@ def returned(record: ToolRecord) -> Returned:
 def to_record(settled: SettledCall) -> ToolRecord:
     """Return what a settled call left behind, in ADK's form when the session settled it."""
     settlement = settled.settlement
+    if isinstance(settlement, Returned) and settlement.reconciled:
+        found = settlement.record
+        return ToolRecord(response=found if isinstance(found, dict) else {"result": found})
     if isinstance(settlement, Returned):
         return ToolRecord.model_validate(settlement.record)
     if isinstance(settlement, Denied):

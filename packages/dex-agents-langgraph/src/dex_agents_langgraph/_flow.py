@@ -7,6 +7,7 @@ from langchain_core.runnables import RunnableConfig
 
 from dex_agents import AgentSessionFlow, AgentSessionOptions, ToolPolicies
 from dex_agents.errors import ConfigurationError
+from dex_agents.reconciliation import Reconcilers
 from dex_agents_langgraph._private import Graph
 from dex_agents_langgraph._runner import InputFactory, LangGraphRunner
 from dex_agents_langgraph._runs import ContextFactory, GraphFactory
@@ -29,6 +30,7 @@ def session_flow(
     streaming: bool = True,
     segment_seconds: float = 300,
     options: AgentSessionOptions | None = None,
+    reconcilers: Reconcilers | None = None,
 ) -> AgentSessionFlow:
     """Build the session Flow of a graph; `AgentHost` serves it.
 
@@ -46,6 +48,7 @@ def session_flow(
         streaming: As for `LangGraphRunner`.
         segment_seconds: As for `LangGraphRunner`.
         options: The application's choices about sessions; None for the defaults.
+        reconcilers: Find out, by the tool's name, what became of a call whose outcome is unknown.
 
     Raises:
         ConfigurationError: Neither the graph nor the call gives a name, or no Flow can have it.
@@ -67,4 +70,4 @@ def session_flow(
             "the graph has no name: compile it with one, or pass `name`; sessions are found by it for ever"
         )
     _logger.info("tools of agent %r\n%s", flow_name, runner.report())
-    return AgentSessionFlow(runner, name=flow_name, options=options or AgentSessionOptions())
+    return AgentSessionFlow(runner, name=flow_name, options=options or AgentSessionOptions(), reconcilers=reconcilers)

@@ -75,6 +75,11 @@ def _has_valid_arguments(deferred: DeferredCall) -> bool:
 def to_output(settled: SettledCall, codec: ValueCodec) -> CallOutput:
     """Return what a settled call gave, in LangGraph's form when the session settled it."""
     settlement = settled.settlement
+    if isinstance(settlement, Returned) and settlement.reconciled:
+        # The tool node writes a result that is no text as JSON, and so does the session.
+        return CallOutput(
+            output=ToolMessage(settlement.text, name=settled.call.name, tool_call_id=settled.call.call_id)
+        )
     if isinstance(settlement, Returned):
         record = ToolRecord.model_validate(settlement.record)
         sent = [(channel, codec.decode(value)) for channel, value in record.sent]
@@ -87,7 +92,7 @@ def usage_of(settled: Sequence[SettledCall]) -> Usage:
     """Return what models inside the tools of a batch used."""
     total = Usage()
     for one in settled:
-        if isinstance(one.settlement, Returned):
+        if isinstance(one.settlement, Returned) and not one.settlement.reconciled:
             total = total.plus(ToolRecord.model_validate(one.settlement.record).usage)
     return total
 

@@ -7,6 +7,7 @@ from agents import Agent, Model, RunConfig, RunErrorHandlers, RunHooks
 
 from dex_agents import AgentSessionFlow, AgentSessionOptions, ToolPolicies
 from dex_agents.errors import ConfigurationError
+from dex_agents.reconciliation import Reconcilers
 from dex_agents_openai_agents._runner import DEFAULT_MAX_TURNS, OpenAIAgentsRunner
 from dex_agents_openai_agents._runs import ContextFactory
 
@@ -27,6 +28,7 @@ def session_flow(
     auto_previous_response_id: bool = False,
     streaming: bool = True,
     options: AgentSessionOptions | None = None,
+    reconcilers: Reconcilers | None = None,
 ) -> AgentSessionFlow:
     """Build the session Flow of an agent; `AgentHost` serves it.
 
@@ -43,6 +45,7 @@ def session_flow(
         auto_previous_response_id: As for `OpenAIAgentsRunner`.
         streaming: As for `OpenAIAgentsRunner`.
         options: The application's choices about sessions; None for the defaults.
+        reconcilers: Find out, by the tool's name, what became of a call whose outcome is unknown.
 
     Raises:
         ConfigurationError: No Flow can have the name.
@@ -64,4 +67,4 @@ def session_flow(
         auto_previous_response_id=auto_previous_response_id,
         streaming=streaming,
     )
-    return AgentSessionFlow(runner, name=flow_name, options=options or AgentSessionOptions())
+    return AgentSessionFlow(runner, name=flow_name, options=options or AgentSessionOptions(), reconcilers=reconcilers)

@@ -114,6 +114,8 @@ def read_records(calls: Sequence[SettledCall]) -> dict[str, ToolRecord]:
 
 def _to_record(settled: SettledCall) -> ToolRecord:
     match settled.settlement:
+        case Returned(record=found, reconciled=True):
+            return ToolRecord(output=found)
         case Returned(record=record):
             return ToolRecord.model_validate(record)
         case Denied(message=message):

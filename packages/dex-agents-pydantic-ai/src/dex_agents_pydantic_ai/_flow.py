@@ -10,6 +10,7 @@ from pydantic_ai.usage import UsageLimits
 
 from dex_agents import AgentSessionFlow, AgentSessionOptions, ToolPolicies
 from dex_agents.errors import ConfigurationError
+from dex_agents.reconciliation import Reconcilers
 from dex_agents_pydantic_ai._runner import PydanticAIRunner
 from dex_agents_pydantic_ai._runs import DepsFactory
 
@@ -27,6 +28,7 @@ def session_flow(
     usage_limits: UsageLimits | None = None,
     streaming: bool = True,
     options: AgentSessionOptions | None = None,
+    reconcilers: Reconcilers | None = None,
 ) -> AgentSessionFlow:
     """Build the session Flow of an agent; `AgentHost` serves it.
 
@@ -40,6 +42,7 @@ def session_flow(
         usage_limits: As for `PydanticAIRunner`.
         streaming: As for `PydanticAIRunner`.
         options: The application's choices about sessions; None for the defaults.
+        reconcilers: Find out, by the tool's name, what became of a call whose outcome is unknown.
 
     Raises:
         ConfigurationError: Neither the agent nor the call gives a name, or no Flow can have it.
@@ -58,4 +61,4 @@ def session_flow(
         usage_limits=usage_limits,
         streaming=streaming,
     )
-    return AgentSessionFlow(runner, name=flow_name, options=options or AgentSessionOptions())
+    return AgentSessionFlow(runner, name=flow_name, options=options or AgentSessionOptions(), reconcilers=reconcilers)

@@ -89,6 +89,9 @@ def _has_valid_arguments(call: ToolCallPart, manager: ToolManager[Any]) -> bool:
 def to_record(settled: SettledCall, call: ToolCallPart) -> ToolRecord:
     """Return what a settled call left behind, in the framework's form when the session settled it."""
     settlement = settled.settlement
+    if isinstance(settlement, Returned) and settlement.reconciled:
+        found = ToolReturnPart(tool_name=call.tool_name, content=settlement.record, tool_call_id=call.tool_call_id)
+        return ToolRecord(parts=dump_parts([found]))
     if isinstance(settlement, Returned):
         return ToolRecord.model_validate(settlement.record)
     part = ToolReturnPart(

@@ -6,12 +6,14 @@
 | RunModel | one model call, its response recorded |
 | CallTool | one read or idempotent write |
 | CallSingleAttemptTool | one other write |
+| ReconcileToolCall | asks what became of a write whose outcome is unknown, where the tool can tell |
 | AwaitToolApproval | waits for people, or for the deadline |
 | AwaitToolStart | waits for the calls that a call must follow, or for a time |
 | ResumeTurn | waits for all results of one model response |
 | CompactContext | folds older messages into one summary, with one model call |
 | RecordTurnFailure, RecordToolFailure, RecordToolOutcomeUnknown | failure routes |
 | RecordTurnCancellation | ends a turn that was cancelled |
+| ReconcileUnsettledCall | after a cancelled turn: asks what became of a write that it cut off |
 """
 
 from collections.abc import Sequence
@@ -35,6 +37,7 @@ from dex_agents._turn.turn_mail import has_token, take_token
 from dex_agents.errors import ConfigurationError
 from dex_agents.events import EVENT_STREAM_NAME, AgentEvent
 from dex_agents.options import AgentSessionOptions
+from dex_agents.reconciliation import Reconcilers
 from dex_agents.runner import AgentFrameworkRunner, KnownTool
 from dex_agents.snapshot import (
     AgentSnapshot,
@@ -59,6 +62,8 @@ from dex_agents.steps.await_user_message import AwaitUserMessage
 from dex_agents.steps.call_single_attempt_tool import CallSingleAttemptTool
 from dex_agents.steps.call_tool import CallTool
 from dex_agents.steps.compact_context import CompactContext
+from dex_agents.steps.reconcile_tool_call import ReconcileToolCall
+from dex_agents.steps.reconcile_unsettled_call import ReconcileUnsettledCall
 from dex_agents.steps.record_tool_failure import RecordToolFailure
 from dex_agents.steps.record_tool_outcome_unknown import RecordToolOutcomeUnknown
 from dex_agents.steps.record_turn_cancellation import RecordTurnCancellation
@@ -73,6 +78,7 @@ CANCELLED_WITH_THEIR_TURN: Final = (
     RunModel,
     CallTool,
     CallSingleAttemptTool,
+    ReconcileToolCall,
     AwaitToolApproval,
     AwaitToolStart,
     ResumeTurn,
@@ -99,7 +105,12 @@ class AgentSessionFlow(Flow[SessionStart]):
     """
 
     def __init__(
-        self, runner: AgentFrameworkRunner, *, name: str, options: AgentSessionOptions = DEFAULT_OPTIONS
+        self,
+        runner: AgentFrameworkRunner,
+        *,
+        name: str,
+        options: AgentSessionOptions = DEFAULT_OPTIONS,
+        reconcilers: Reconcilers | None = None,
     ) -> None:
         """Build the Flow.
 
@@ -107,6 +118,7 @@ class AgentSessionFlow(Flow[SessionStart]):
             runner: The adapter that runs the agent.
             name: The Flow type: not empty, and without `/`, `$` and `:`.
             options: The application's choices.
+            reconcilers: Find out, by the tool's name, what became of a call whose outcome is unknown.
 
         Raises:
             ConfigurationError: The name has a character that a Dex Server refuses, or the options ask for a compaction
@@ -121,7 +133,9 @@ class AgentSessionFlow(Flow[SessionStart]):
         self.runner = runner
         self.options = options
         self.events = Stream(EVENT_STREAM_NAME, AgentEvent, options.event_stream_capacity_bytes)
-        self._services = SessionServices(runner, options, EventFeed(self.events, options, agent=name), agent=name)
+        self._services = SessionServices(
+            runner, options, EventFeed(self.events, options, agent=name), agent=name, reconcilers=reconcilers or {}
+        )
 
     def get_flow_type(self) -> str:
         """Return the name."""
@@ -134,6 +148,7 @@ class AgentSessionFlow(Flow[SessionStart]):
             RunModel(self._services),
             CallTool(self._services),
             CallSingleAttemptTool(self._services),
+            ReconcileToolCall(self._services),
             AwaitToolApproval(self._services),
             AwaitToolStart(self._services),
             ResumeTurn(self._services),
@@ -142,6 +157,7 @@ class AgentSessionFlow(Flow[SessionStart]):
             RecordToolFailure(self._services),
             RecordToolOutcomeUnknown(self._services),
             RecordTurnCancellation(self._services),
+            ReconcileUnsettledCall(self._services),
         )
 
     def get_persistence_schema(self) -> PersistenceSchema:

@@ -31,8 +31,8 @@ class ToolCallSnapshot(Stored):
         name: The tool's name.
         arguments: What the model asked for, or what a person edited it into.
         effect: The effect that was recorded with the call.
-        status: `pending` (queued or running), `awaiting_approval`, or how it ended: `ok`, `error`, `denied`, `failed`,
-            `outcome_unknown`, `not_run`.
+        status: `pending` (queued or running), `awaiting_approval`, `reconciling` (its reconciler is asked), or how it
+            ended: `ok`, `error`, `denied`, `failed`, `outcome_unknown`, `not_run`.
         idempotency_key: `<session id>/<turn id>/<call id>`.
         error: Why it did not end well.
     """

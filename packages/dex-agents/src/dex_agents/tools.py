@@ -143,12 +143,15 @@ class Returned(Stored):
         record: The adapter's own: value, state writes, media, usage, retry bookkeeping.
         text: For people and events.
         is_error: The model is told that the call went wrong.
+        reconciled: The session found out afterwards that the call had its effect, and what it returned: `record` is
+            that JSON value, to which the adapter gives its framework's form.
     """
 
     kind: Literal["returned"] = "returned"
     record: JsonValue
     text: str
     is_error: bool = False
+    reconciled: bool = False
 
 
 class Denied(Stored):

@@ -14,7 +14,7 @@ from dex_agents._stored import Stored, StoredRecord
 from dex_agents.messages import SavedMessage
 from dex_agents.runner import Usage
 from dex_agents.snapshot import Interrupt, UserMessage
-from dex_agents.tools import Answer, Question, Returned, SettledCall, Settlement, ToolRequest
+from dex_agents.tools import Answer, OutcomeUnknown, Question, Returned, SettledCall, Settlement, ToolRequest
 
 
 class ContextRecord(StoredRecord):
@@ -134,6 +134,7 @@ class CallRecord(StoredRecord):
         questions: Asked in the latest round.
         answers: All answers so far.
         resume: What the tool gave with its latest questions.
+        suspected: How it ends unless its tool's reconciler, which is asked now, knows more.
         settlement: How it ended.
         consumed: The model has seen the result; what only the runner needed is dropped.
     """
@@ -154,6 +155,7 @@ class CallRecord(StoredRecord):
     questions: tuple[Question, ...] = ()
     answers: tuple[Answer, ...] = ()
     resume: JsonValue = None
+    suspected: OutcomeUnknown | None = None
     settlement: Settlement | None = None
     consumed: bool = False
 
@@ -177,7 +179,7 @@ class CallRecord(StoredRecord):
 
     def ended(self, settlement: Settlement) -> "CallRecord":
         """Return the settled call without what only its Steps needed."""
-        update = {"settlement": settlement, "resume": None, "questions": (), "answers": ()}
+        update = {"settlement": settlement, "suspected": None, "resume": None, "questions": (), "answers": ()}
         return self.model_copy(update=update)
 
     def slim(self) -> "CallRecord":

@@ -99,7 +99,9 @@ def start_call(
     *,
     released: bool = False,
 ) -> Movement:
-    """Return the Step with which a call begins: after the calls before it, after its approval, or at once."""
+    """Return the Step with which a call begins, or goes on: after those before it, after its approval, or at once."""
+    if record.suspected is not None:
+        return _moves.to_reconcile(record)
     if record.waits_for and not released:
         return _moves.to_await_tool_start(record.call_id, earlier_calls=len(record.waits_for))
     if record.request.policy.approval and not record.approved:

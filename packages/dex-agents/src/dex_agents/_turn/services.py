@@ -1,10 +1,11 @@
 """What every Step of a session Flow is given when the Flow is built."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dex_agents._storage.sealing import Sealing
 from dex_agents._turn.redaction import EventFeed
 from dex_agents.options import AgentSessionOptions
+from dex_agents.reconciliation import Reconciler, Reconcilers
 from dex_agents.runner import AgentFrameworkRunner
 
 
@@ -23,6 +24,7 @@ class SessionServices:
     options: AgentSessionOptions
     events: EventFeed
     agent: str = ""
+    reconcilers: Reconcilers = field(default_factory=dict[str, Reconciler])
 
     @property
     def sealing(self) -> Sealing:

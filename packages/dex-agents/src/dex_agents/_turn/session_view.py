@@ -124,6 +124,8 @@ def _calls(
 def _call_status(record: CallRecord, is_waiting: bool) -> str:
     if record.settlement is not None:
         return call_status(record)
+    if record.suspected is not None:
+        return "reconciling"
     return "awaiting_approval" if is_waiting else "pending"
 
 

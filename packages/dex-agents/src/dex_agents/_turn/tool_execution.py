@@ -17,6 +17,7 @@ from dex_agents._turn.handing_back import TOOL_DELAYS_SECONDS, hand_back_call
 from dex_agents._turn.heartbeat import heartbeats
 from dex_agents._turn.interrupts import begin_interrupts
 from dex_agents._turn.measuring import measured_tool
+from dex_agents._turn.reconciling import end_call
 from dex_agents._turn.recovery import AttemptProgress
 from dex_agents._turn.services import SessionServices
 from dex_agents._turn.settlement import settle_call, settlement_after_loss
@@ -153,8 +154,7 @@ def _stage(
 ) -> StepDecision:
     match outcome:
         case Returned() | Failed() | Denied() | OutcomeUnknown() | NotRun():
-            settle_call(context, events, record, outcome)
-            return dead_end()
+            return end_call(context, events, record, outcome, services)
         case RetryLater(after_seconds=seconds):
             delay = max(1, min(math.ceil(seconds), MAX_DELAY_SECONDS))
             record = record.model_copy(update={"resumed": record.resumed + 1})
@@ -164,8 +164,7 @@ def _stage(
             asking = record.model_copy(update={"questions": questions, "resume": resume})
             if not asking.room_for_answers():
                 asked_too_much = "the tool asked with more data than a session can record"
-                settle_call(context, events, record, settlement_after_loss(asking, _RAN, asked_too_much))
-                return dead_end()
+                return end_call(context, events, record, settlement_after_loss(asking, _RAN, asked_too_much), services)
             if record.ask_round >= MAX_ASK_ROUNDS:
                 settle_call(context, events, record, Failed(message=f"the tool asked more than {MAX_ASK_ROUNDS} times"))
                 return dead_end()

@@ -30,6 +30,7 @@ from dex_agents._storage.schema import (
     STATUS,
     TOOL_CALLS,
     TURN_MAIL,
+    UNSETTLED_CALLS,
     WAKE_UPS,
     batch_channel,
 )
@@ -147,6 +148,32 @@ def to_tool(record: CallRecord) -> Movement:
     return StepMovement(
         CallTool if repeatable else CallSingleAttemptTool, CallInput(call_id=record.call_id), options=options
     )
+
+
+def to_reconcile(record: CallRecord) -> Movement:
+    """Ask what became of a call."""
+    from dex_agents.steps.reconcile_tool_call import ReconcileToolCall
+    from dex_agents.steps.record_tool_outcome_unknown import RecordToolOutcomeUnknown
+
+    loads = (TOOL_CALLS.load(record.call_id),)
+    options = replace(_options.TOOL, execute_load_attribute_map_instances=loads).on_execute_failure_proceed_to(
+        RecordToolOutcomeUnknown, replace(_options.SPINE, execute_load_attribute_map_instances=loads)
+    )
+    return StepMovement(ReconcileToolCall, CallInput(call_id=record.call_id), options=options)
+
+
+def to_reconcile_unsettled(call_id: str) -> Movement:
+    """Ask after the turn what became of a call."""
+    from dex_agents.steps.reconcile_unsettled_call import ReconcileUnsettledCall
+
+    options = replace(
+        _options.SPINE,
+        execute_method_timeout=_options.TOOL.execute_method_timeout,
+        heartbeat_timeout=_options.TOOL.heartbeat_timeout,
+        execute_lock_attributes=(UNSETTLED_CALLS.lock(call_id),),
+        execute_load_attribute_map_instances=(UNSETTLED_CALLS.load(call_id),),
+    )
+    return StepMovement(ReconcileUnsettledCall, CallInput(call_id=call_id), options=options)
 
 
 def to_await_tool_approval(waiting: AwaitApprovalInput) -> Movement:

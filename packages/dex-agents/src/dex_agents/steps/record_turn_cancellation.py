@@ -37,7 +37,13 @@ class RecordTurnCancellation(SessionStep[CancellationInput]):
             calls = {call_id: TOOL_CALLS.get(context, call_id) for call_id in turn.calls}
             own = tuple(question for call_id, question in questions if not call_id)
             await end_early(context, self._services, session, events, "cancelled", input.reason, calls, own)
-        return go_to_many(_moves.to_await_user_message())
+        asked = [
+            _moves.to_reconcile_unsettled(call_id)
+            for call_id in turn.open_calls
+            if isinstance(calls[call_id].settlement, OutcomeUnknown)
+            and calls[call_id].request.name in self._services.reconcilers
+        ]
+        return go_to_many(_moves.to_await_user_message(), *asked)
 
 
 def _close_interrupts(context: AsyncContext) -> list[tuple[str, Question]]:
@@ -59,6 +65,8 @@ def _settlement(
 
     A Step that was still queued cannot be told from one that ran, so a write may have happened.
     """
+    if record.suspected is not None:
+        return record.suspected
     waits_for_people = any(call_id == record.call_id for call_id, _ in questions)
     waits_for_calls = any(TOOL_CALLS.get(context, call_id).settlement is None for call_id in record.waits_for)
     if (waits_for_people and not record.has_asked) or waits_for_calls:

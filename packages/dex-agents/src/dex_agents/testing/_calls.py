@@ -10,6 +10,7 @@ from pydantic import JsonValue
 from dex_agents._inquiry import Inquiry, is_user_question
 from dex_agents.errors import StateNotReadableError, ToolDidNotHappen
 from dex_agents.messages import ResultStatus
+from dex_agents.reconciliation import Reconciler, Reconcilers, UnknownCall, check_reconciliation, settled_by
 from dex_agents.runner import AgentFrameworkRunner, CallToolRequest, FrameworkState, StepContext
 from dex_agents.testing._checks import check_request_unchanged, fingerprint, through_json
 from dex_agents.testing._decisions import Decide, PendingQuestion
@@ -83,6 +84,7 @@ class BatchRunner:
         decide: Answers questions.
         lost_tools: Names of tools whose calls get lost: they are not run, and their outcome is unknown.
         step_names: Gets the name of each Step that runs.
+        reconcilers: Ask what became of a call whose outcome is unknown.
     """
 
     make_runner: Callable[[], AgentFrameworkRunner]
@@ -91,6 +93,7 @@ class BatchRunner:
     decide: Decide
     lost_tools: frozenset[str]
     step_names: list[str]
+    reconcilers: Reconcilers = field(default_factory=dict[str, Reconciler])
 
     async def run(self, calls: Sequence[RecordedCall], *, run_only: int | None = None) -> None:
         """Settle all calls: in parallel, but each after those that its `after` names.
@@ -135,6 +138,26 @@ class BatchRunner:
                 self.step_names.append("AwaitToolStart")
             else:
                 call.settlement = outcome
+        while isinstance(call.settlement, OutcomeUnknown) and call.request.name in self.reconcilers:
+            found = await self._reconcile(call, call.settlement)
+            if not isinstance(found, RetryLater):
+                call.settlement = found
+                return
+
+    async def _reconcile(self, call: RecordedCall, suspected: OutcomeUnknown) -> Settlement | RetryLater:
+        self.step_names.append("ReconcileToolCall")
+        unknown = UnknownCall(
+            session_id=self.step.session_id,
+            turn_id=self.step.turn_id,
+            call_id=call.call_id,
+            tool_name=call.request.name,
+            idempotency_key=call.idempotency_key,
+            arguments=call.request.arguments if call.arguments is None else call.arguments,
+            error=suspected.message,
+            settings=self.step.settings,
+        )
+        said = await self.reconcilers[call.request.name](unknown)
+        return settled_by(check_reconciliation(said, call.request.name), suspected.message)
 
     async def _ask_for_approval(self, call: RecordedCall) -> None:
         question = Question(id="approval", kind="approval", prompt=f"Run {call.request.name}?", about_this_call=True)

@@ -8,6 +8,7 @@ from pydantic import JsonValue
 
 from dex_agents.errors import TurnFailedError
 from dex_agents.messages import Block, Message, ResultBlock, TextBlock, text_message
+from dex_agents.reconciliation import Reconcilers
 from dex_agents.runner import (
     Again,
     AgentFrameworkRunner,
@@ -101,6 +102,7 @@ class InMemorySession:
         session_id: str = "session-1",
         most_model_steps: int = 100,
         compaction: int | None = None,
+        reconcilers: Reconcilers | None = None,
     ) -> None:
         """Start an empty session.
 
@@ -114,6 +116,7 @@ class InMemorySession:
             most_model_steps: A turn with more RunModel Steps than that fails the test.
             compaction: Size of the model's context window in tokens: the runner compacts before a model input would
                 reach 85 % of it. None never compacts.
+            reconcilers: As for `AgentSessionFlow`.
         """
         self.session_id = session_id
         self.state: FrameworkState | None = None
@@ -126,6 +129,7 @@ class InMemorySession:
         self.steering_queue: list[Message] = []
         self._make_runner = make_runner
         self._decide = decide
+        self._reconcilers: Reconcilers = reconcilers or {}
         self._run_model_twice = run_model_twice
         self._most_model_steps = most_model_steps
         self._turn_number = 0
@@ -267,6 +271,7 @@ class InMemorySession:
             decide=self._decide,
             lost_tools=plan.lost_tools,
             step_names=self.steps,
+            reconcilers=self._reconcilers,
         )
         await batch.run(calls, run_only=plan.cancel_after_calls)
         if plan.cancel_after_calls is not None:
