@@ -15,6 +15,7 @@ DexAgentsError
 │   ├── AnswerNotValidError       the answer does not match what was asked: correct it, nothing was used up
 │   ├── MessageIdReusedError      the id belongs to another message: give each message its own
 │   ├── SessionBudgetUsedUpError  the session's budget is used up: raise it, or start another session
+│   ├── SessionFullError          it keeps as much as a server allows: fork an earlier turn, or start another session
 │   ├── MessageQueueFullError     too many messages wait: let the session catch up
 │   ├── TurnResultNotKeptError    an old message was asked again: read its turn's messages
 │   ├── TurnNotForkableError      the end of that turn is not kept: choose one that the text names
@@ -111,6 +112,13 @@ class MessageIdReusedError(SessionError, ValueError):
 
 class SessionBudgetUsedUpError(SessionError):
     """The session's budget is used up, so it begins no turn. Nothing was sent. Raise the budget, or start another."""
+
+
+class SessionFullError(SessionError):
+    """The session keeps about as much as a server lets one run have, so it begins no turn. Nothing was sent.
+
+    Carry it over: see the guide `docs/full-sessions.md`.
+    """
 
 
 class MessageQueueFullError(SessionError):

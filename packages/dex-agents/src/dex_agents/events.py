@@ -29,6 +29,7 @@ class AgentEventType(StrEnum):
     INTERRUPT_REQUESTED = "interrupt_requested"
     INTERRUPT_RESOLVED = "interrupt_resolved"
     CONTEXT_COMPACTED = "context_compacted"
+    SESSION_FILLING = "session_filling"
     TURN_COMPLETED = "turn_completed"
     TURN_FAILED = "turn_failed"
     REDACTED = "redacted"

@@ -39,6 +39,8 @@ class AgentSessionOptions:
         redact_message: Changes each message of the log before it leaves the Worker, in snapshots and in pages.
         redact_snapshot: Changes each snapshot before it leaves the Worker.
 
+        session_capacity_bytes: What the server lets one run keep (its `limits.maxFlowStateBytes`). Every turn that ends
+            above 80 % of it says so by an event; a full session takes no message any more.
         forkable_turns: So many finished turns, beside the newest one, can be forked, 0 to 50; each costs about 1 KB.
         compaction: Size of the model's context window in tokens, at least 1,000. When the next model input would reach
             85 % of it, older messages are folded into a summary first. None, the default, never does. Turn it on only
@@ -61,6 +63,7 @@ class AgentSessionOptions:
     message_chunk_size: int = 32
     message_chunk_max_bytes: int = _MIB
     max_queued_messages: int = 100
+    session_capacity_bytes: int = 64 * _MIB
     at_rest: AtRestCodec | None = None
     telemetry: SessionTelemetry | None = None
     redact_event: Callable[[AgentEvent], AgentEvent | None] | None = None
@@ -109,6 +112,7 @@ class AgentSessionOptions:
             "message_chunk_size",
             "message_chunk_max_bytes",
             "max_queued_messages",
+            "session_capacity_bytes",
         ):
             value: object = getattr(self, name)
             if not isinstance(value, int) or value < 1:

@@ -161,10 +161,17 @@ class AgentSession:
         title: str | None = None,
         user: str | None = None,
         settings: Mapping[str, JsonValue] | None = None,
+        newest_messages: int | None = None,
     ) -> "AgentSession":
         """Start a new session from a finished turn of this one, or find it started; returns it."""
         await self._client.fork_session(
-            self._session_id, new_session_id, from_sequence=from_sequence, title=title, user=user, settings=settings
+            self._session_id,
+            new_session_id,
+            from_sequence=from_sequence,
+            title=title,
+            user=user,
+            settings=settings,
+            newest_messages=newest_messages,
         )
         return AgentSession(self._client, new_session_id)
 

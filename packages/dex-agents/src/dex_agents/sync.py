@@ -185,10 +185,16 @@ class SyncAgentSession:
         title: str | None = None,
         user: str | None = None,
         settings: Mapping[str, JsonValue] | None = None,
+        newest_messages: int | None = None,
     ) -> "SyncAgentSession":
         """Start a new session from a finished turn of this one, or find it started; returns it."""
         fork = self._session.fork(
-            new_session_id, from_sequence=from_sequence, title=title, user=user, settings=settings
+            new_session_id,
+            from_sequence=from_sequence,
+            title=title,
+            user=user,
+            settings=settings,
+            newest_messages=newest_messages,
         )
         return SyncAgentSession(self._host, self._host.call(fork))
 

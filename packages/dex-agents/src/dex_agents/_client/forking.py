@@ -42,6 +42,7 @@ class ForkOrder:
         title: Of the new one; None takes the source's.
         user: Whom it belongs to; None takes the source's.
         settings: Its settings; None takes the source's.
+        newest_messages: So many messages of the log it has at most; None for all.
     """
 
     source: str
@@ -50,6 +51,7 @@ class ForkOrder:
     title: str | None = None
     user: str | None = None
     settings: dict[str, JsonValue] | None = None
+    newest_messages: int | None = None
 
 
 class Forking:
@@ -66,6 +68,8 @@ class Forking:
     async def fork(self, order: ForkOrder) -> bool:
         """Make a fork, or finish one that was begun; False when it was finished before."""
         check_session_id(order.source)
+        if order.newest_messages is not None and order.newest_messages < 1:
+            raise ConfigurationError(f"newest_messages is {order.newest_messages}: give at least 1, or None for all")
         if check_session_id(order.target) == order.source:
             raise ConfigurationError(
                 f"session {order.source!r} cannot be its own fork: give the new session another id"
@@ -157,16 +161,24 @@ class Forking:
         for pack in packs:
             await self._send(order.target, HistoryPart(state_pack=pack))
         places: list[ChunkPlace] = []
-        async for chunks in self._chunks(order.source, page):
+        last = page.record.last_sequence
+        first = 0 if order.newest_messages is None else max(0, last - order.newest_messages)
+        async for chunks in self._chunks(order.source, first, last):
             await self._send(order.target, HistoryPart(chunks=chunks))
-            places += [
-                ChunkPlace(first_sequence=chunk.messages[0].sequence, count=len(chunk.messages)) for chunk in chunks
-            ]
+            places += map(_place_of, chunks)
         end = HistoryEnd(
             # What the old session has cost is not the new one's bill, and all of its window is in chunks.
-            record=page.record.model_copy(update={"usage": Usage(), "window_bytes": 0, "turn": None}),
+            record=page.record.model_copy(
+                update={
+                    "usage": Usage(),
+                    "lost_attempts": 0,
+                    "window_bytes": 0,
+                    "log_bytes": sum(place.size for place in places),
+                    "turn": None,
+                }
+            ),
             chunks=tuple(places),
-            deleted_before_sequence=places[0].first_sequence if places else page.record.last_sequence + 1,
+            deleted_before_sequence=places[0].first_sequence if places else last + 1,
             state_head=head,
         )
         client = self._connection.client
@@ -181,15 +193,20 @@ class Forking:
             lambda: client.invoke_rpc(self._flow.receive_history, target, part), session_id=target
         )
 
-    async def _chunks(self, source: str, end: TurnEndPage) -> AsyncGenerator[tuple[MessageChunk, ...]]:
-        """Yield the messages up to the end of the turn in chunks, as many at a time as go into one call."""
-        position: int | None = 0
-        while position is not None and position < end.record.last_sequence:
+    async def _chunks(self, source: str, after: int, last: int) -> AsyncGenerator[tuple[MessageChunk, ...]]:
+        """Yield the messages between two sequences in chunks, as many at a time as go into one call."""
+        position: int | None = after
+        while position is not None and position < last:
             page = await self._pages.read(source, position, 200)
-            messages = [saved for saved in page.messages if saved.sequence <= end.record.last_sequence]
+            messages = [saved for saved in page.messages if saved.sequence <= last]
             if messages:
                 yield tuple(_chunked(messages))
             position = page.next_after_sequence
+
+
+def _place_of(chunk: MessageChunk) -> ChunkPlace:
+    size = sum(saved.size_in_bytes() for saved in chunk.messages)
+    return ChunkPlace(first_sequence=chunk.messages[0].sequence, count=len(chunk.messages), size=size)
 
 
 def _chunked(messages: list[SavedMessage]) -> Iterator[MessageChunk]:

@@ -18,6 +18,7 @@ from dex_agents.errors import (
     EngineUnavailableError,
     OutcomeNotUnknownError,
     SessionBudgetUsedUpError,
+    SessionFullError,
     WorkerRaisedError,
 )
 from dex_agents.snapshot import (
@@ -67,7 +68,7 @@ class TurnControl:
             except ChannelMessageNotFoundError:
                 return False  # it ended at this very moment
 
-        with refused_for_budget(session_id):
+        with refused_for_want_of_room(session_id):
             return await self._connection.call(cancel, session_id=session_id)
 
     async def change_settings(self, session_id: str, changes: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
@@ -124,7 +125,7 @@ class TurnControl:
         message = self._traced(message)
 
         async def deliver() -> SendReceipt:
-            with refused_for_budget(session_id):
+            with refused_for_want_of_room(session_id):
                 return await self._connection.call(
                     lambda: client.invoke_rpc(rpc, session_id, message, options=options), session_id=session_id
                 )
@@ -148,13 +149,14 @@ class TurnControl:
 
 
 @contextmanager
-def refused_for_budget(session_id: str) -> Generator[None]:
-    """Raise `SessionBudgetUsedUpError` as what it was on the Worker."""
+def refused_for_want_of_room(session_id: str) -> Generator[None]:
+    """Raise what says that nothing is left for a turn as what it was on the Worker."""
     try:
         yield
     except WorkerRaisedError as error:
-        if error.error_type.endswith(SessionBudgetUsedUpError.__name__):
-            raise SessionBudgetUsedUpError(error.detail, session_id=session_id) from error
+        for known in (SessionBudgetUsedUpError, SessionFullError):
+            if error.error_type.endswith(known.__name__):
+                raise known(error.detail, session_id=session_id) from error
         raise
 
 

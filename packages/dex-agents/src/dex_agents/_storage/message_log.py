@@ -50,11 +50,11 @@ class MessageLog:
             saved = SavedMessage(sequence=sequence, turn_id=turn_id, saved_at=time.time(), message=message)
             size = saved.size_in_bytes()
             if session.record.window_bytes + size > options.message_window_max_bytes:
-                self._write_chunk([saved])
+                self._write_chunk([saved], size)
             else:
                 MESSAGES.set(self._context, message_key(sequence), saved)
                 session.update(window_bytes=session.record.window_bytes + size)
-            session.update(last_sequence=sequence)
+            session.update(last_sequence=sequence, log_bytes=session.record.log_bytes + size)
 
     def roll(self, session: SessionEditor, options: AgentSessionOptions) -> None:
         """Move the oldest messages of a full window into chunks; needs the whole window loaded."""
@@ -68,18 +68,22 @@ class MessageLog:
             chunk = list(self._next_chunk(oldest, options))
             for saved in chunk:
                 MESSAGES.delete(self._context, message_key(saved.sequence))
-            self._write_chunk(chunk)
+            self._write_chunk(chunk, _bytes_of(chunk))
             window = window[len(chunk) :]
         session.update(window_bytes=_bytes_of(window))
 
-    def forget_summarized(self, last_sequence: int, summarized_before: int, limit: int) -> None:
+    def forget_summarized(self, last_sequence: int, summarized_before: int, limit: int) -> int:
         """Delete the oldest chunks whose messages are all summarized, as long as enough newer messages remain.
 
         Args:
             last_sequence: The newest message.
             summarized_before: Messages before this sequence are in the summary.
             limit: So many messages newer than a deleted chunk remain at least.
+
+        Returns:
+            How many bytes were deleted.
         """
+        deleted = 0
         deleted_before = self.index.deleted_before_sequence
         kept = list(self.index.chunks)
         # A chunk of one large message may be older or newer than messages that still stand in the window.
@@ -88,12 +92,14 @@ class MessageLog:
             if end > summarized_before or last_sequence - end + 1 < limit:
                 break
             MESSAGE_CHUNKS.delete(self._context, message_key(deleted_before))
+            deleted += kept[0].size
             del kept[0]
             deleted_before = end
         if deleted_before != self.index.deleted_before_sequence:
             update = {"deleted_before_sequence": deleted_before, "chunks": tuple(kept)}
             self.index = self.index.model_copy(update=update)
             MESSAGE_INDEX.set(self._context, self.index)
+        return deleted
 
     def get(self, sequence: int) -> SavedMessage:
         """Return one message.
@@ -115,10 +121,10 @@ class MessageLog:
                 return
             yield saved
 
-    def _write_chunk(self, messages: Sequence[SavedMessage]) -> None:
+    def _write_chunk(self, messages: Sequence[SavedMessage], size: int) -> None:
         first = messages[0].sequence
         MESSAGE_CHUNKS.set(self._context, message_key(first), MessageChunk(messages=tuple(messages)))
-        places = (*self.index.chunks, ChunkPlace(first_sequence=first, count=len(messages)))
+        places = (*self.index.chunks, ChunkPlace(first_sequence=first, count=len(messages), size=size))
         ordered = tuple(sorted(places, key=lambda place: place.first_sequence))
         self.index = self.index.model_copy(update={"chunks": ordered})
         MESSAGE_INDEX.set(self._context, self.index)

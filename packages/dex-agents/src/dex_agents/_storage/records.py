@@ -100,6 +100,8 @@ class SessionRecord(StoredRecord):
     step_number: int = 0
     last_sequence: int = 0
     window_bytes: int = 0
+    log_bytes: int = 0
+    state_bytes: int = 0
     note: str | None = None
     usage: Usage = Usage()
     lost_attempts: int = 0
@@ -226,10 +228,11 @@ class MessageChunk(Stored):
 
 
 class ChunkPlace(Stored):
-    """Where a chunk begins and how many messages it has."""
+    """Where a chunk begins, how many messages it has, and how many bytes these have (0 when it is an old chunk)."""
 
     first_sequence: int
     count: int
+    size: int = 0
 
 
 class MessageIndex(StoredRecord):

@@ -104,9 +104,9 @@ class StateStore:
             root=split.root,
         )
         new_bytes = sum(split.sizes.values()) + 2 * len(head.model_dump_json().encode())
-        if self._size() + new_bytes > MAX_STATE_BYTES:
+        if self.size() + new_bytes > MAX_STATE_BYTES:
             self._collect(head, self._head, self._turn_start)
-        size = self._size() + new_bytes
+        size = self.size() + new_bytes
         if size > MAX_STATE_BYTES:
             raise TurnFailedError(
                 f"the session's model history would have {size} bytes, more than the {MAX_STATE_BYTES} that a Step can "
@@ -185,7 +185,8 @@ class StateStore:
         if self._head is not None:
             STATES.put(self._key_of(self._head), known, known.size)
 
-    def _size(self) -> int:
+    def size(self) -> int:
+        """Return how many bytes the parts have."""
         return sum(pack.size for pack in self._packs.values())
 
     def _read_head(self, key: str) -> StateHead | None:

@@ -36,7 +36,8 @@ def begin_context(session: SessionEditor, log: MessageLog, options: AgentSession
     session.update(context=before.model_copy(update={"turns": turns, "turn_starts": starts}))
     session.update_turn(context_at_start=before)
     if options.retained_message_limit is not None:
-        log.forget_summarized(record.last_sequence, before.summarized_before, options.retained_message_limit)
+        deleted = log.forget_summarized(record.last_sequence, before.summarized_before, options.retained_message_limit)
+        session.update(log_bytes=max(0, session.record.log_bytes - deleted))
 
 
 def undo_context(session: SessionEditor) -> None:

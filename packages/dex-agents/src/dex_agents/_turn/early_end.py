@@ -71,7 +71,7 @@ async def end_early(
     session.update(note=joined_notes(turn.note if undone else None, note))
     result = TurnResult(turn_id=turn.turn_id, status=status, error=error, usage=turn.usage, reason=reason)
     tell_end(context, services, turn, result)
-    end_turn(context, session, result, events)
+    end_turn(context, session, result, events, services.options)
 
 
 async def _close(

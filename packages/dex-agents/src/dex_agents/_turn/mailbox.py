@@ -17,7 +17,8 @@ from dex_agents._storage.schema import (
     find_instance,
 )
 from dex_agents._turn.budget_check import check_session_budget
-from dex_agents.errors import BudgetUsedUpError, SessionBudgetUsedUpError
+from dex_agents._turn.fullness import is_full, stored_bytes
+from dex_agents.errors import BudgetUsedUpError, SessionBudgetUsedUpError, SessionFullError
 from dex_agents.messages import Block, TextBlock
 from dex_agents.options import AgentSessionOptions
 from dex_agents.snapshot import SendReceipt, UserMessage
@@ -46,7 +47,7 @@ def receive(context: Context, message: UserMessage, options: AgentSessionOptions
     waiting = USER_MESSAGES.size(context)
     receipt = _examine(context, message, MAX_MESSAGE_BYTES, waiting, options.max_queued_messages)
     if receipt.accepted and not receipt.repeated:
-        _check_budget(context, options)
+        _check_room(context, options)
         USER_MESSAGES.publish(context, message)
     return receipt
 
@@ -56,17 +57,24 @@ def receive_steering(context: Context, message: UserMessage, options: AgentSessi
     waiting = TURN_MAIL.size(context)
     receipt = _examine(context, message, MAX_STEERING_BYTES, waiting, MAX_STEERING_MESSAGES)
     if receipt.accepted and not receipt.repeated:
-        _check_budget(context, options)
+        _check_room(context, options)
         TURN_MAIL.publish(context, TurnMail(steering=message))
     return receipt
 
 
-def _check_budget(context: Context, options: AgentSessionOptions) -> None:
+def _check_room(context: Context, options: AgentSessionOptions) -> None:
     """Refuse a message that would begin a turn for which nothing is left; nothing is staged then."""
+    record = find(context, SESSION) or SessionRecord()
+    if is_full(record, options):
+        raise SessionFullError(
+            f"the message was refused: session {context.flow_id!r} keeps about {stored_bytes(record):,} bytes, and a "
+            f"server lets it have {options.session_capacity_bytes:,}; fork an earlier turn or begin a new session",
+            session_id=context.flow_id,
+        )
     if options.session_budget is None:
         return
     try:
-        check_session_budget(find(context, SESSION) or SessionRecord(), options)
+        check_session_budget(record, options)
     except BudgetUsedUpError as used_up:
         raise SessionBudgetUsedUpError(f"the message was refused: {used_up}", session_id=context.flow_id) from None
 

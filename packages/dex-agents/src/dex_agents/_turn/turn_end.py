@@ -5,11 +5,15 @@ from dex import Context
 from dex_agents._storage.schema import FINISHED_TURNS, TOOL_CALLS, TURN_RESULTS
 from dex_agents._storage.session_editor import SessionEditor
 from dex_agents._turn.event_writer import EventWriter
+from dex_agents._turn.fullness import warn_when_filling
 from dex_agents.events import AgentEventType
+from dex_agents.options import AgentSessionOptions
 from dex_agents.snapshot import SessionStatus, TurnResult
 
 
-def end_turn(context: Context, session: SessionEditor, result: TurnResult, events: EventWriter) -> None:
+def end_turn(
+    context: Context, session: SessionEditor, result: TurnResult, events: EventWriter, options: AgentSessionOptions
+) -> None:
     """Stage the end of the running turn, whose token is taken."""
     turn = session.turn
     for call_id in turn.calls:
@@ -18,6 +22,7 @@ def end_turn(context: Context, session: SessionEditor, result: TurnResult, event
     FINISHED_TURNS.set(context, turn.number)
     session.update(turn=None)
     session.save(SessionStatus.AWAITING_USER_MESSAGE)
+    warn_when_filling(session.record, options, events)
     completed = result.status == "completed"
     events.write(
         AgentEventType.TURN_COMPLETED if completed else AgentEventType.TURN_FAILED,

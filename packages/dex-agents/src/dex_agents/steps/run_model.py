@@ -99,6 +99,7 @@ class RunModel(SessionStep[RunModelInput]):
                 paid = step.usage
                 check_step(step, offered=len(steering.offered))
                 store.save(step.state)
+                session.update(state_bytes=store.size())
                 movements = self._record(context, session, steering, step, events, input)
                 if isinstance(step.outcome, Finished):
                     end_state_of_turn(context, store, turn.number, self._services.options.forkable_turns)
@@ -162,7 +163,7 @@ class RunModel(SessionStep[RunModelInput]):
                     turn_id=turn.turn_id, status="completed", text=text, output=output, usage=turn.usage
                 )
                 tell_end(context, self._services, turn, result)
-                end_turn(context, session, result, events)
+                end_turn(context, session, result, events, options)
                 return [_moves.to_await_user_message()]
 
     def _end_for_budget(

@@ -47,6 +47,7 @@ class SessionVerbs(ClientBase):
         title: str | None = None,
         user: str | None = None,
         settings: Mapping[str, JsonValue] | None = None,
+        newest_messages: int | None = None,
     ) -> bool:
         """Start a new session from a finished turn of an old one, which may run or be stopped, and is not changed.
 
@@ -62,6 +63,8 @@ class SessionVerbs(ClientBase):
             title: Of the new session; None takes the old one's.
             user: Whom it belongs to; None takes the old one's.
             settings: Of the new session; None takes the old one's.
+            newest_messages: Leave the older messages of the log behind, which people read; the model's history is
+                carried over whole. None takes all.
 
         Returns:
             True when this call finished the fork; False when it had been finished.
@@ -79,6 +82,7 @@ class SessionVerbs(ClientBase):
             title=title,
             user=user,
             settings=None if settings is None else dict(settings),
+            newest_messages=newest_messages,
         )
         return await self._forking.fork(order)
 
