@@ -23,15 +23,15 @@ def anyio_backend() -> str:
 async def test_a_conversation_goes_on_in_a_new_session_when_the_old_one_is_full(tmp_path: Path) -> None:
     names: dict[str, Any] = {}
     code = "\n".join(re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL))
+    code = code.replace("newest_messages=200", "newest_messages=2")
     exec(compile(code, str(PAGE), "exec"), names)  # noqa: S102  the page's own code
     ask_on = cast("Callable[[AgentSession, str, str], Awaitable[tuple[AgentSession, TurnResult]]]", names["ask_on"])
     options = AgentSessionOptions(session_capacity_bytes=1_200_000)
     async with scripted_session(tmp_path, options=options) as session:
-        used = [session.session_id]
-        newest = session
+        texts = [f"say {number}{'x' * 60_000}" for number in range(6)]
         for number in range(5):
-            newest, result = await ask_on(newest, f"say {number}{'x' * 100_000}", f"m-{number}")
-            used.append(newest.session_id)
-        assert used[:4] == ["s-1"] * 4
-        assert used[-1] == "s-1-next"
-        assert (await ask_on(session, f"say 4{'x' * 100_000}", "m-4"))[1] == result
+            used, _ = await ask_on(session, texts[number], f"m-{number}")
+            assert used.session_id == "s-1"
+        used, result = await ask_on(session, texts[5], "m-5")
+        assert (used.session_id, result.turn_id) == ("s-1-next", "turn-6")
+        assert (await ask_on(session, texts[5], "m-5"))[1] == result
