@@ -58,7 +58,7 @@ class Lifecycle:
             reason = request.reason or _STOPPED_BY_CLIENT
             self._stop(hot, pb.FLOW_STATUS_FAILED, pb.FLOW_ERROR_TYPE_CLIENT_API_FAILING_FLOW, reason)
         elif request.stop_type == pb.STOP_TYPE_TERMINATE:
-            self._stop(hot, pb.FLOW_STATUS_TERMINATED, message=request.reason)
+            self._stop(hot, pb.FLOW_STATUS_TERMINATED)  # a Dex Server keeps the reason to itself
         else:
             self._stop(hot, pb.FLOW_STATUS_CANCELED, message=request.reason)
         await hot.saved()
