@@ -91,6 +91,15 @@ def test_attempts_end_with_the_total_duration_of_the_policy() -> None:
     assert run.error_type == pb.FLOW_ERROR_TYPE_WORKER_API_FAIL
 
 
+def test_an_attempt_that_an_engine_restart_cut_off_is_made_again_however_long_the_engine_was_down() -> None:
+    run = new_run()
+    step = run.steps["Start-1"]
+    commands.attempt_started(run, step, NOW)
+    days_later = NOW + 3 * 24 * 60 * 60
+    commands.recover(run, days_later)
+    assert (step.phase, step.due) == (Phase.EXECUTE_BACKOFF, days_later + 1)
+
+
 def waiting_for_sub_flows(kind: pb.WaitingConditionType, *ids: str) -> Run:
     run = Run(1, "run", "flow", "F", "r", NOW)
     commands.begin(run, pb.StartFlowRequest(flow_id="flow", flow_type="F", start_step_type="Start"), NOW)

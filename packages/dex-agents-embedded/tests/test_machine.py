@@ -23,7 +23,9 @@ from dex_agents_embedded._store.schema import migrate
 from dex_agents_embedded._store.statements import Group, add_to_group, execute_group
 
 CHANNELS = ("inbox", "results")
-STEP_TYPES = ("Plain", "Locked", "Once", "WaitMessage", "WaitResults")
+STEP_TYPES = ("Plain", "Locked", "Once", "Twice", "WaitMessage", "WaitResults", "WaitFlows", "WaitFragile")
+WAITING_TYPES = ("WaitMessage", "WaitResults", "WaitFlows", "WaitFragile")
+LIMITED_TYPES = {"Once": 1, "Twice": 2}
 LOCK = "lock"
 # Mostly none: a run that closes at every chance never gets anywhere interesting.
 CLOSE_DECISIONS = [
@@ -38,9 +40,12 @@ BOOM = Failure("it went wrong", "ValueError")
 
 
 def options(step_type: str) -> pb.StepOptions:
-    made = pb.StepOptions(skip_wait_for=step_type not in ("WaitMessage", "WaitResults"))
-    if step_type == "Once":
-        made.execute_retry_policy.maximum_attempts = 1
+    made = pb.StepOptions(skip_wait_for=step_type not in WAITING_TYPES)
+    if step_type == "WaitFragile":
+        made.wait_for_retry_policy.maximum_attempts = 1
+        made.wait_for_failure_policy = pb.WAIT_FOR_METHOD_FAILURE_POLICY_PROCEED_ON_FAILURE
+    if step_type in LIMITED_TYPES:
+        made.execute_retry_policy.maximum_attempts = LIMITED_TYPES[step_type]
         made.execute_failure_policy = pb.EXECUTE_METHOD_FAILURE_POLICY_PROCEED_TO_CONFIGURED_STEP
         made.execute_failure_proceed_step_type = "Recover"
         made.execute_failure_proceed_step_options.skip_wait_for = True
@@ -54,7 +59,12 @@ def movement(step_type: str) -> pb.StepMovement:
 
 
 def waiting_condition(step_type: str) -> pb.WaitingCondition:
-    if step_type == "WaitMessage":
+    if step_type == "WaitFlows":
+        sub_flows = [pb.SubFlowCondition(sub_flow_type="Child") for _ in range(2)]
+        return pb.WaitingCondition(
+            waiting_condition_type=pb.WAITING_CONDITION_TYPE_ALL_COMPLETED, sub_flow_conditions=sub_flows
+        )
+    if step_type in ("WaitMessage", "WaitFragile"):
         channels = [pb.ChannelCondition(channel_name="inbox")]
         return pb.WaitingCondition(
             waiting_condition_type=pb.WAITING_CONDITION_TYPE_ALL_COMPLETED, channel_conditions=channels
@@ -79,6 +89,7 @@ class Model:
     attributes: dict[str, bytes] = field(default_factory=dict[str, bytes])
     heartbeats: dict[str, bytes] = field(default_factory=dict[str, bytes])
     waits_since: dict[str, float] = field(default_factory=dict[str, float])
+    ended: dict[str, dict[int, bytes]] = field(default_factory=dict[str, dict[int, bytes]])
     asked_to_complete: bool = False
 
 
@@ -120,7 +131,7 @@ class MachineAgainstModel(RuleBasedStateMachine):
         self.database = sqlite3.connect(":memory:", isolation_level=None)
         migrate(self.database)
         self.loader = Loader(self.database)
-        self.now = 1000.0
+        self.now = 1_000_000_000.0
         self.number = 0
         self.group: Group = {}
         self.model = Model()
@@ -130,6 +141,10 @@ class MachineAgainstModel(RuleBasedStateMachine):
         self.run_ = Run(1, "run", "flow", "F", "r", self.now)
         commands.begin(self.run_, request, self.now)
         add_to_group(self.group, rows.run_row(self.run_, request))
+        others = pb.StepDecision(next_steps=[movement(step_type) for step_type in WAITING_TYPES])
+        commands.rpc_effects(
+            self.run_, "add", pb.InvokeWorkerRPCResponse(step_decision=others), self.now, is_strict=True
+        )
         self.record()
         self.commit()
 
@@ -154,9 +169,17 @@ class MachineAgainstModel(RuleBasedStateMachine):
 
     def check_results(self, step: StepExecution, results: pb.ConditionResults) -> None:
         """A wait ends with exactly what its condition asks for."""
+        if step.wait_for_failed:
+            assert step.type == "WaitFragile"
+            assert not results.channel_results
+            return
+        if step.type == "WaitFlows":
+            found = [result.SerializeToString() for result in results.sub_flow_results]
+            assert found == [self.model.ended[step.id][index] for index in range(2)]
+            return
         channel = results.channel_results[0]
         counts = (len(channel.values), channel.condition_status == pb.CONDITION_STATUS_COMPLETED)
-        if step.type == "WaitMessage":
+        if step.type != "WaitResults":
             assert counts == (1, True)
         else:
             has_fired = results.timer_results[0].condition_status == pb.CONDITION_STATUS_COMPLETED
@@ -174,11 +197,14 @@ class MachineAgainstModel(RuleBasedStateMachine):
         self.group = {}
         self.model = copy.deepcopy(self.committed_model)
         self.run_ = self.loader.load(1)
-        interrupted = [(step.id, step.type, step.phase) for step in self.run_.running()]
+        interrupted = [(step.id, step.type, step.phase, step.attempt) for step in self.run_.running()]
         commands.recover(self.run_, self.now)
         assert not self.run_.running()
-        for step_id, step_type, _ in interrupted:
-            if step_type == "Once":
+        for step_id, step_type, phase, attempt in interrupted:
+            if step_type == "WaitFragile" and phase == Phase.WAIT_FOR_RUNNING:
+                assert self.run_.steps[step_id].wait_for_failed
+                self.model.heartbeats.pop(step_id, None)
+            elif attempt == LIMITED_TYPES.get(step_type):
                 assert step_id not in self.run_.steps
                 assert any(step.source == step_id and step.type == "Recover" for step in self.run_.steps.values())
                 self.model.finished.add(step_id)
@@ -203,7 +229,7 @@ class MachineAgainstModel(RuleBasedStateMachine):
         assert step.id not in self.model.finished, "no attempt after a recorded result"
         earlier = [attempt for id_, phase, attempt in self.model.handed_out if (id_, phase) == (step.id, step.phase)]
         assert step.attempt == 1 + len(earlier), "each method counts its own attempts"
-        assert step.type != "Once" or step.attempt == 1
+        assert step.attempt <= LIMITED_TYPES.get(step.type, step.attempt)
         self.model.handed_out.add(handed)
         assert sum(other.type == "Locked" for other in self.run_.running()) <= 1, "a lock has one holder"
 
@@ -235,6 +261,7 @@ class MachineAgainstModel(RuleBasedStateMachine):
         messages = [pb.ChannelMessage(channel_name=name, value=pb.Value(int_value=self.number)) for name in publish]
         writes = [self.attribute_write(write)]
         if step.phase == Phase.WAIT_FOR_RUNNING:
+            self.model.ended[step.id] = {}
             response = pb.InvokeWaitForMethodResponse(
                 waiting_condition=waiting_condition(step.type), publish_to_channel=messages, upsert_attributes=writes
             )
@@ -293,8 +320,13 @@ class MachineAgainstModel(RuleBasedStateMachine):
         running = self.run_.running()
         step = running[which % len(running)]
         failure = Failure("it went wrong", error_type, retry_after_seconds=retry_after)
+        gives_up_waiting = step.type == "WaitFragile" and step.phase == Phase.WAIT_FOR_RUNNING
         assert commands.attempt_failed(self.run_, step.id, step.attempt, failure, self.now)
-        if step.id in self.run_.steps:
+        assert step.id in self.run_.steps or step.attempt == LIMITED_TYPES[step.type]
+        if gives_up_waiting:
+            assert (step.phase, step.wait_for_failed) == (Phase.EXECUTE_QUEUED, True)
+            self.model.heartbeats.pop(step.id, None)
+        elif step.id in self.run_.steps:
             assert step.due >= self.now + max(1, retry_after)
         else:
             self.model.finished.add(step.id)
@@ -333,12 +365,41 @@ class MachineAgainstModel(RuleBasedStateMachine):
         self.record()
 
     @precondition(lambda self: self.run_.next_due())
-    @rule(late=st.sampled_from([0, 0, 0, 5, 40]))
+    @rule(late=st.sampled_from([0, 0, 0, 5, 40, -1, -600]))
     def clock(self, late: int) -> None:
+        if late < 0:
+            self.set_clock_back(-late)
+            return
         self.now = max(self.now, self.run_.next_due()) + late
         commands.tick(self.run_, self.now)
         assert not self.run_.next_due() or self.run_.next_due() > self.now
         self.record()
+
+    def set_clock_back(self, seconds: int) -> None:
+        """What is due waits for the clock; nothing else changes."""
+        before = comparable(self.run_)
+        self.now -= seconds
+        commands.tick(self.run_, self.now)
+        assert comparable(self.run_) == before
+        assert not self.run_.delta
+
+    @precondition(lambda self: any(step.type == "WaitFlows" for step in self.run_.steps.values()))
+    @rule(
+        which=st.integers(0, 7), index=st.sampled_from([0, 1, 0, 1, 2]), number=st.integers(0, 9), commit=st.booleans()
+    )
+    def sub_flow_ended(self, which: int, index: int, number: int, commit: bool) -> None:
+        """A sub-Flow ends, or is reported a second time, or to a Step that waits no more."""
+        candidates = [step for step in self.run_.steps.values() if step.type == "WaitFlows"]
+        candidates = [step for step in candidates if step.phase == Phase.WAITING] or candidates
+        step = candidates[which % len(candidates)]
+        ended = self.model.ended.get(step.id, {})
+        is_waited_for = step.phase == Phase.WAITING and index < 2 and index not in ended
+        result = pb.FlowResult(flow_status=pb.FLOW_STATUS_COMPLETED, error_message=str(number)).SerializeToString()
+        if is_waited_for:
+            ended[index] = result
+        assert commands.sub_flow_ended(self.run_, step.id, index, result) == is_waited_for
+        assert (step.phase == Phase.EXECUTE_QUEUED) == (len(ended) == 2) or not is_waited_for
+        self.record(commit=commit)
 
     @precondition(lambda self: self.run_.is_running)
     @rule(channel=st.sampled_from(CHANNELS), commit=st.booleans())
@@ -370,7 +431,7 @@ class MachineAgainstModel(RuleBasedStateMachine):
                 continue
             raise AssertionError("a closed Flow refuses commands")
 
-    @precondition(lambda self: self.run_.running())
+    @precondition(lambda self: self.run_.running() or self.group)
     @rule(dice=st.integers(0, 3))
     def restart(self, dice: int) -> None:
         # Not at every chance: a run that is always restarted never gets anywhere interesting.
@@ -400,7 +461,8 @@ class MachineAgainstModel(RuleBasedStateMachine):
             return
         assert run.steps or not self.model.asked_to_complete, "a Flow that was asked to complete does so"
         if run.queued_messages("inbox"):
-            assert not any(step.phase == Phase.WAITING and step.type == "WaitMessage" for step in run.steps.values())
+            takers = ("WaitMessage", "WaitFragile")
+            assert not any(step.phase == Phase.WAITING and step.type in takers for step in run.steps.values())
         ready = {step.id for step in run.ready()}
         for step in run.steps.values():
             is_blocked = step.phase.is_queued and step.id not in ready

@@ -7,7 +7,7 @@ from typing import Final
 
 from dex.dexpb import dex_pb2 as pb
 
-from dex_agents_embedded._failures import INTERRUPTIONS, Failure
+from dex_agents_embedded._failures import ENGINE_RESTART, INTERRUPTIONS, Failure
 
 from .run import Run
 from .step import StepExecution
@@ -54,7 +54,8 @@ def next_delay(step: StepExecution, failure: Failure, now: float) -> float | Non
     """Return after how many seconds the Step's method is tried again, None when its attempts are used up.
 
     The Step's `interval` grows by the policy. A Worker may ask for a delay of its own; and an interruption (a lost
-    connection, an engine restart) says nothing about the Step, so its retry waits for the first interval only.
+    connection, an engine restart) says nothing about the Step, so its retry waits for the first interval only. After an
+    engine restart the policy's total duration is not asked for: the engine may have been down for longer.
 
     Args:
         step: The Step, whose current attempt failed.
@@ -71,5 +72,7 @@ def next_delay(step: StepExecution, failure: Failure, now: float) -> float | Non
         delay = float(failure.retry_after_seconds or step.interval)
     if failure.is_final or 0 < policy.maximum_attempts <= step.attempt:
         return None
+    if failure.error_type == ENGINE_RESTART:
+        return delay  # however long there was no engine: nobody could try meanwhile
     total = policy.total_duration_seconds or TOTAL_DURATION_SECONDS
     return delay if now + delay - step.first_attempt_at <= total else None
