@@ -235,7 +235,7 @@ class Shell:
                 return hot
             if self._is_closed:
                 raise self._writer.failure or StoppingError()
-            if not await self._changes.wait(run_key, ends_at):
+            if not await self._changes.wait(run_key, ends_at, lambda: is_met(self.runs.get(run_key))):
                 return None
 
     def task_id(self) -> str:

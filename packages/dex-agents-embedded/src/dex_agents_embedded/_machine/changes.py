@@ -65,7 +65,7 @@ def schedule(run: Run, movement: pb.StepMovement, source: str) -> StepExecution:
         step.recovery = own.recovery_error_internal_only
     run.steps[step.id] = step
     run.delta.created[step.id] = step
-    run.delta.header = True
+    run.delta.counts = True
     run.usage.add(own.ByteSize())
     return step
 
@@ -108,7 +108,7 @@ def publish(run: Run, messages: Iterable[pb.ChannelMessage], now: float) -> None
         run.channels.setdefault(message.channel_name, []).append(queued)
         run.usage.add(len(queued.value))
         run.delta.published[queued.sequence] = (message.channel_name, queued)
-        run.delta.header = True
+        run.delta.counts = True
 
 
 def note_outside(run: Run, effects: pb.InvokeWorkerRPCResponse, rpc_name: str, now: float) -> None:

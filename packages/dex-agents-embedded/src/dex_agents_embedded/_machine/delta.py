@@ -63,7 +63,8 @@ class Delta:
     """The rows that a store has to write so that it equals the `Run` again.
 
     Attributes:
-        header: True when a field of the run itself changed.
+        header: True when a field of the run itself changed, apart from what it counts.
+        counts: True when it counted a Step execution or a message.
         created: New Step executions by id.
         changed: Changed Step executions by id, those of `created` not repeated.
         removed: Finished Step executions, id to number.
@@ -75,6 +76,7 @@ class Delta:
     """
 
     header: bool = False
+    counts: bool = False
     created: dict[str, StepExecution] = field(default_factory=dict[str, StepExecution])
     changed: dict[str, StepExecution] = field(default_factory=dict[str, StepExecution])
     removed: dict[str, int] = field(default_factory=dict[str, int])
@@ -87,11 +89,20 @@ class Delta:
     @property
     def is_event(self) -> bool:
         """True for a transition that counts as one of the history: more than an attempt that starts or beats."""
-        return bool(self.header or self.created or self.removed or self.attributes or self.published or self.consumed)
+        return bool(
+            self.header
+            or self.counts
+            or self.created
+            or self.removed
+            or self.attributes
+            or self.published
+            or self.consumed
+        )
 
     def __bool__(self) -> bool:
         return bool(
             self.header
+            or self.counts
             or self.created
             or self.changed
             or self.removed

@@ -44,6 +44,7 @@ class Run:
         step_counts: How many executions of each Step type were scheduled.
         step_sequence: How many Step executions were scheduled in all.
         message_sequence: How many Channel messages were published in all.
+        indexed: The Attributes that searches find.
         outside_sequence: The largest sequence of a kept write from outside.
         completes_gracefully: True once a Step asked to complete the Flow when no Step is left.
         outputs: Serialized `StepCompletionOutput`s.
@@ -78,6 +79,7 @@ class Run:
     step_counts: dict[str, int] = field(default_factory=dict[str, int])
     step_sequence: int = 0
     message_sequence: int = 0
+    indexed: set[str] = field(default_factory=set[str])
     outside_sequence: int = 0
     completes_gracefully: bool = False
     outputs: list[bytes] = field(default_factory=list[bytes])

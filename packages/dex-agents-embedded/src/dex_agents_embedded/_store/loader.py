@@ -103,6 +103,8 @@ class Loader:
             run.channels.setdefault(channel_name, []).append(Message(keys.message_sequence(key), message_id, value))
         for key, size in self._connection.execute(_REPLACED, keys.step_range(run_key)):
             run.usage.replaced[keys.bucket_part(key)] = size
+        indexed = self._connection.execute("SELECT attribute_key FROM indexed_attribute WHERE run_key = ?", (run_key,))
+        run.indexed.update(attribute_key for (attribute_key,) in indexed)
         (newest,) = self._connection.execute(
             "SELECT max(write_key) FROM outside_write WHERE write_key BETWEEN ? AND ?", keys.outside_range(run_key)
         ).fetchone()

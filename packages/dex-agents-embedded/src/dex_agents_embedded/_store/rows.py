@@ -44,6 +44,9 @@ def delta_rows(run: Run, delta: Delta) -> list[Operation]:
     rows: list[Operation] = []
     if delta.header:
         rows.append(Operation(Statement.STATE_PUT, run.key, _state_parameters(run)))
+    elif delta.counts:
+        counts = (json.dumps(run.step_counts), run.step_sequence, run.message_sequence, run.key)
+        rows.append(Operation(Statement.COUNTS_UPDATE, run.key, counts))
     rows.extend(_step_rows(run, delta))
     for sequence, (channel_name, message) in delta.published.items():
         key = keys.message_key(run.key, sequence)
@@ -57,7 +60,7 @@ def delta_rows(run: Run, delta: Delta) -> list[Operation]:
         kept = (key, write.at, write.event, write.rpc_name, write.effects, write.first_message)
         rows.append(Operation(Statement.OUTSIDE_INSERT, key, kept))
     for physical_key, change in delta.attributes.items():
-        rows.extend(_attribute_rows(run.key, physical_key, change))
+        rows.extend(_attribute_rows(run, physical_key, change))
     rows.extend(_usage_rows(run))
     return rows
 
@@ -142,22 +145,24 @@ def mutable_step_columns(step: StepExecution) -> tuple[Parameter, ...]:
     )
 
 
-def _attribute_rows(run_key: int, physical_key: str, change: AttributeChange) -> Iterator[Operation]:
-    key = keys.attribute_key(run_key, physical_key)
-    index_row = (run_key, physical_key)
+def _attribute_rows(run: Run, physical_key: str, change: AttributeChange) -> Iterator[Operation]:
+    key = keys.attribute_key(run.key, physical_key)
+    index_row = (run.key, physical_key)
     if change.is_secret:
         yield Operation(Statement.ATTRIBUTE_ERASE, key, key)
     if change.value is None:
         yield Operation(Statement.ATTRIBUTE_DELETE, key, key)
-        yield Operation(Statement.INDEX_DELETE, index_row, index_row)
+    else:
+        yield Operation(Statement.ATTRIBUTE_PUT, key, (*key, change.value, int(change.is_secret)))
+    if change.value is None or change.index is None:
+        if physical_key in run.indexed:
+            run.indexed.remove(physical_key)
+            yield Operation(Statement.INDEX_DELETE, index_row, index_row)
         return
-    yield Operation(Statement.ATTRIBUTE_PUT, key, (*key, change.value, int(change.is_secret)))
-    if change.index is None:
-        yield Operation(Statement.INDEX_DELETE, index_row, index_row)
-        return
+    run.indexed.add(physical_key)
     text, number = searchable(pb.Value.FromString(change.value))
     name = change.index.index_key or physical_key
-    yield Operation(Statement.INDEX_PUT, index_row, (run_key, physical_key, name, text, number, change.value))
+    yield Operation(Statement.INDEX_PUT, index_row, (run.key, physical_key, name, text, number, change.value))
 
 
 def searchable(value: pb.Value) -> tuple[str | None, float | None]:

@@ -24,6 +24,7 @@ class Statement(Enum):
         " config, run_attempt, is_restarting, expires_at)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
     )
+    COUNTS_UPDATE = "UPDATE run_state SET step_counts = ?, step_sequence = ?, message_sequence = ? WHERE run_key = ?"
     USAGE_PUT = (
         "INSERT INTO run_usage (run_key, live_bytes, event_count) VALUES (?, ?, ?)"
         " ON CONFLICT (run_key) DO UPDATE SET live_bytes = excluded.live_bytes, event_count = excluded.event_count"
@@ -97,6 +98,7 @@ class Operation(NamedTuple):
 
 
 _REPLACES: Final = {
+    Statement.STATE_PUT: (Statement.COUNTS_UPDATE,),
     Statement.REPLACED_PUT: (Statement.REPLACED_DELETE,),
     Statement.REPLACED_DELETE: (Statement.REPLACED_PUT,),
     Statement.STEP_DELETE: (Statement.STEP_INSERT, Statement.STEP_UPDATE),
