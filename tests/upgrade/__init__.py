@@ -1,0 +1,1 @@
+"""Sessions that earlier releases recorded go on with today's code."""
