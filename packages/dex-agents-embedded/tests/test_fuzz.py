@@ -26,6 +26,7 @@ METHODS: list[tuple[str, type[Message]]] = [
 ]
 FLOW_IDS = ["known", "closed", "", "no such flow", "a/b", "SubFlow:known-Begin-1-0", "x" * 300, "\U0001f600"]
 MOST_DEPTH = 3
+EXAMPLES_OF_A_METHOD = 15
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example]
 
 UNEXPECTED = grpc.StatusCode.UNKNOWN
@@ -72,8 +73,7 @@ def messages(draw: st.DrawFn, kind: type[Message], depth: int = 0) -> Message:
 
 
 @st.composite
-def requests(draw: st.DrawFn) -> tuple[str, bytes, bool]:
-    method, kind = draw(st.sampled_from(METHODS))
+def requests(draw: st.DrawFn, kind: type[Message]) -> tuple[bytes, bool]:
     serialized = bytearray(draw(messages(kind)).SerializeToString())
     if serialized and draw(st.integers(0, 9)) == 0:  # one in ten is not even a message any more
         position = draw(st.integers(0, len(serialized) - 1))
@@ -81,8 +81,22 @@ def requests(draw: st.DrawFn) -> tuple[str, bytes, bool]:
     try:
         kind.FromString(bytes(serialized))
     except DecodeError:
-        return method, bytes(serialized), False
-    return method, bytes(serialized), True
+        return bytes(serialized), False
+    return bytes(serialized), True
+
+
+@st.composite
+def conversations(draw: st.DrawFn) -> list[pb.PollWorkerTaskRequest]:
+    """Build what a Worker sends; half of them register as they should, and may name a task that they have."""
+    drawn: list[Any] = draw(st.lists(messages(pb.PollWorkerTaskRequest), max_size=4))
+    frames: list[pb.PollWorkerTaskRequest] = list(drawn)
+    if draw(st.booleans()):
+        register = pb.PollWorkerTaskRegister(queue="CrashFlow", app_worker_id="fuzz", flow_types=["CrashFlow"])
+        frames.insert(0, pb.PollWorkerTaskRequest(register=register))
+        for frame in frames[1:]:
+            if frame.HasField("task_frame"):
+                frame.task_frame.task_id = f"task-{draw(st.integers(1, 40))}"
+    return frames or [pb.PollWorkerTaskRequest()]
 
 
 @pytest.fixture
@@ -98,14 +112,23 @@ async def world(tmp_path: Path) -> AsyncGenerator[World, None]:
 @pytest.mark.timeout(180)
 async def test_every_request_gets_a_status_and_the_engine_lives_on(world: World) -> None:
     address = world.engine.address
-    statuses: dict[str, int] = {}
+    statuses: dict[str, set[str]] = {}
 
-    @settings(max_examples=400, deadline=None, database=None, suppress_health_check=SLOW)
-    @given(requests())
-    def fuzz(request: tuple[str, bytes, bool]) -> None:
-        method, serialized, is_message = request
+    def fuzz_all() -> None:
+        for method, kind in METHODS:
+            fuzz(method, kind)
+
+    def fuzz(method: str, kind: type[Message]) -> None:
+        @settings(max_examples=EXAMPLES_OF_A_METHOD, deadline=None, database=None, suppress_health_check=SLOW)
+        @given(requests(kind))
+        def fuzz_one(request: tuple[bytes, bool]) -> None:
+            check(method, *request)
+
+        fuzz_one()
+
+    def check(method: str, serialized: bytes, is_message: bool) -> None:
         status = asyncio.run_coroutine_threadsafe(call(method, serialized), loop).result(10)
-        statuses[status.name] = statuses.get(status.name, 0) + 1
+        statuses.setdefault(method.rpartition("/")[2], set()).add(status.name)
         assert status != UNEXPECTED or not is_message, f"{method} answered {status}"
 
     async def call(method: str, serialized: bytes) -> grpc.StatusCode:
@@ -118,11 +141,14 @@ async def test_every_request_gets_a_status_and_the_engine_lives_on(world: World)
 
     loop = asyncio.get_running_loop()
     async with grpc.aio.insecure_channel(address) as channel:
-        await asyncio.to_thread(fuzz)
+        await asyncio.to_thread(fuzz_all)
         assert await call("/dex.FlowService/HealthCheck", b"") == grpc.StatusCode.OK
     assert world.engine.failure is None
+    assert len(statuses) == len(METHODS)
     # Otherwise the requests were all refused for the same reason and nothing was tested.
-    assert {"OK", "INVALID_ARGUMENT", "NOT_FOUND"} <= statuses.keys()
+    assert {"OK", "INVALID_ARGUMENT", "NOT_FOUND"} <= {status for seen in statuses.values() for status in seen}
+    not_offered = {name for name, seen in statuses.items() if "UNIMPLEMENTED" in seen}
+    assert not_offered <= {"GetHistoryEvents", "WaitForHistoryEvent", "ResetFlow"}
 
 
 @pytest.mark.timeout(120)
@@ -131,16 +157,27 @@ async def test_every_frame_of_a_worker_gets_an_answer_or_ends_its_stream(world: 
     loop = asyncio.get_running_loop()
 
     @settings(max_examples=150, deadline=None, database=None, suppress_health_check=SLOW)
-    @given(st.lists(messages(pb.PollWorkerTaskRequest), min_size=1, max_size=4))
-    def fuzz(frames: list[Message]) -> None:
+    @given(conversations())
+    def fuzz(frames: list[pb.PollWorkerTaskRequest]) -> None:
         status = asyncio.run_coroutine_threadsafe(stream(frames), loop).result(10)
         assert status != UNEXPECTED
 
-    async def stream(frames: list[Message]) -> grpc.StatusCode:
+    async def stream(frames: list[pb.PollWorkerTaskRequest]) -> grpc.StatusCode:
         poll = cast(Any, channel).stream_stream("/dex.WorkerTaskService/PollWorkerTask")
-        call = poll(iter([frame.SerializeToString() for frame in frames]), timeout=2)
+        call = poll(iter([frame.SerializeToString() for frame in frames]), timeout=1)
+        try:
+            async for _ in call:  # the status comes after whatever the engine sends
+                pass
+        except grpc.aio.AioRpcError:
+            pass  # it is looked at below
         return await call.code()
 
+    for number in range(20):  # each with a Step that waits for a Worker
+        options = pb.StepOptions(skip_wait_for=True)
+        request = pb.StartFlowRequest(flow_id=f"busy-{number}", flow_type="CrashFlow", request_id="r")
+        request.start_step_type = "Begin"
+        request.step_options.CopyFrom(options)
+        await world.service.StartFlow(request)
     async with grpc.aio.insecure_channel(address) as channel:
         await asyncio.to_thread(fuzz)
     assert world.engine.failure is None
