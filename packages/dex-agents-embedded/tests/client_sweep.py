@@ -224,7 +224,9 @@ def check_timers_and_attributes(client: Any, target: WorkerTarget) -> None:
     with pytest.raises(DexServiceError, match="does not exist or is not pending"):
         client.skip_timer("timer", StepExecutionId("Listen"), TimerId(condition_id="unknown"))
     client.update_flow_config("timer", FlowConfig(worker_target=target))
+    run_id = client.describe_flow("timer").run_id
     client.trigger_continue_as_new("timer")
+    assert client.describe_flow("timer").run_id != run_id
     client.skip_timer("timer", StepExecutionId("Listen"), TimerId(condition_id="patience"))
     assert client.wait_for_flow("timer", PATIENCE).single_output(str) == "HELLO NOTHING"
 

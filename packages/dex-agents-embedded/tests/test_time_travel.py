@@ -21,6 +21,8 @@ from dex import (
     Context,
     DexServiceError,
     Flow,
+    FlowConfig,
+    FlowNotActiveOrNotFoundError,
     FlowNotFoundError,
     FlowStatus,
     IndexType,
@@ -183,6 +185,32 @@ async def test_the_first_step_is_the_beginning_and_no_other_point_is_offered(wor
         await world.client.time_travel("missing", BEGINNING)
     with pytest.raises(grpc.aio.AioRpcError, match="reset_type is missing"):
         await world.service.ResetFlow(pb.ResetFlowRequest(flow_id="f"))
+
+
+async def test_a_flow_that_continues_as_new_goes_on_under_a_new_id_also_after_a_restart(tmp_path: Path) -> None:
+    async with World(tmp_path, flow) as world:
+        await world.start_worker()
+        first = await world.client.start_flow(flow, "f", "hello")
+        await world.call(flow.tell, "f", "one")
+        await world.client.trigger_continue_as_new("f")
+        second = (await world.client.describe_flow("f")).run_id
+        assert second != first
+    async with World(tmp_path, flow, engine=EmbeddedEngine(tmp_path / "data")) as world:
+        await world.start_worker()
+        assert (await world.client.describe_flow("f")).run_id == second
+        await world.call(flow.tell, "f", "two")
+        assert (await world.finish("f")).single_output(str) == "hello one two, two"
+        with pytest.raises(FlowNotActiveOrNotFoundError):
+            await world.client.trigger_continue_as_new("f")
+
+
+async def test_a_flow_continues_as_new_when_it_has_made_as_many_steps_as_it_may(world: World) -> None:
+    options = StartFlowOptions(config_override=FlowConfig(continue_as_new_threshold=1))
+    first = await world.client.start_flow(flow, "f", "hello", options)
+    await world.call(flow.tell, "f", "one")
+    assert (await world.client.describe_flow("f")).run_id != first
+    await world.call(flow.tell, "f", "two")
+    assert (await world.finish("f")).single_output(str) == "hello one two, two"
 
 
 async def test_what_came_from_outside_is_kept_as_long_as_the_history_and_no_longer_than_its_run(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
+import uuid
 from collections.abc import Callable
 
 from dex.dexpb import dex_pb2 as pb
@@ -191,6 +192,8 @@ class Shell:
         self._drop_stale_claims(hot)
         abandoned = _abandon_stale_attempts(hot)
         self._timers.arm(hot.run.key, hot.run.next_due())
+        if hot.run.wants_new_id():
+            commands.continue_as_new(hot.run, str(uuid.uuid4()))
         has_closed = hot.run.delta.header and not hot.run.is_running
         delta = hot.run.drain()
         if delta or hot.start_row is not None:

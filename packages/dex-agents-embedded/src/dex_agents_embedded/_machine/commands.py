@@ -278,6 +278,18 @@ def update_config(run: Run, config: pb.FlowConfig) -> None:
     run.delta.header = True
 
 
+def continue_as_new(run: Run, run_id: str) -> None:
+    """Go on under a new id. There is no history that would begin anew, so nothing else changes.
+
+    Raises:
+        RefusedError: The Flow is closed.
+    """
+    _require_running(run)
+    run.run_id = run_id
+    run.renamed_at = run.usage.event_count
+    run.delta.renamed = True
+
+
 def skip_timer(run: Run, step_id: str, index: int) -> None:
     """Treat a Timer of a waiting Step as fired.
 

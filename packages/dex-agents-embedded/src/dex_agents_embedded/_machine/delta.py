@@ -65,6 +65,7 @@ class Delta:
     Attributes:
         header: True when a field of the run itself changed, apart from what it counts.
         counts: True when it counted a Step execution or a message.
+        renamed: True when the run has got a new id.
         created: New Step executions by id.
         changed: Changed Step executions by id, those of `created` not repeated.
         removed: Finished Step executions, id to number.
@@ -77,6 +78,7 @@ class Delta:
 
     header: bool = False
     counts: bool = False
+    renamed: bool = False
     created: dict[str, StepExecution] = field(default_factory=dict[str, StepExecution])
     changed: dict[str, StepExecution] = field(default_factory=dict[str, StepExecution])
     removed: dict[str, int] = field(default_factory=dict[str, int])
@@ -103,6 +105,7 @@ class Delta:
         return bool(
             self.header
             or self.counts
+            or self.renamed
             or self.created
             or self.changed
             or self.removed

@@ -54,6 +54,7 @@ class Run:
         timeout_policy: What the Flow timeout does.
         timeout_seconds: The Flow timeout, for its message.
         timeout_handler: How the timeout handler runs; only with the policy HANDLER.
+        renamed_at: How many transitions the run had made when it got its present id.
         config: The Flow's configuration, as started and changed since.
         parent: Whose sub-Flow this is; None for a Flow of its own.
         origin: The request that started the run, kept only while the whole Flow may be retried.
@@ -89,6 +90,7 @@ class Run:
     timeout_policy: pb.FlowTimeoutPolicy = pb.FLOW_TIMEOUT_POLICY_FAIL
     timeout_seconds: int = 0
     timeout_handler: pb.FlowTimeoutHandlerOptions | None = None
+    renamed_at: int = 0
     config: pb.FlowConfig = field(default_factory=pb.FlowConfig)
     parent: Parent | None = None
     origin: pb.StartFlowRequest | None = None
@@ -121,6 +123,13 @@ class Run:
     def has_user_steps(self) -> bool:
         """True while a Step that is not the timeout handler is unfinished."""
         return any(not step.is_timeout_handler for step in self.steps.values())
+
+    def wants_new_id(self) -> bool:
+        """True when the run has made as many transitions as one id is good for, and no Worker has a Step of it."""
+        threshold = self.config.continue_as_new_threshold
+        if not threshold or self.usage.event_count - self.renamed_at < threshold:
+            return False
+        return self.is_active and not self.running()
 
     def locked_keys(self) -> set[str]:
         """Return the Attribute keys that a running RPC or a started Step method holds."""

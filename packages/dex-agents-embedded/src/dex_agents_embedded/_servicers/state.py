@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Callable, Iterable
 
 from dex.dexpb import dex_pb2 as pb
@@ -98,8 +99,9 @@ class State:
         await self._change(hot, lambda run: commands.update_config(run, request.flow_config), self._shell.reroute)
 
     async def continue_as_new(self, request: pb.TriggerContinueAsNewRequest) -> None:
-        """Accept the wish for a fresh history: this engine keeps none that would have to be cut."""
-        await find_running(self._shell, request.flow_id, request.run_id).saved()
+        """Let a run go on under a new id."""
+        hot = find_running(self._shell, request.flow_id, request.run_id)
+        await self._change(hot, lambda run: commands.continue_as_new(run, str(uuid.uuid4())))
 
     async def _change(
         self, hot: HotRun, command: Callable[[Run], None], then: Callable[[HotRun], None] | None = None

@@ -42,6 +42,8 @@ def delta_rows(run: Run, delta: Delta) -> list[Operation]:
         delta: What changed since the last call.
     """
     rows: list[Operation] = []
+    if delta.renamed:
+        rows.append(Operation(Statement.RUN_RENAME, run.key, (run.run_id, run.key)))
     if delta.header:
         rows.append(Operation(Statement.STATE_PUT, run.key, _state_parameters(run)))
     elif delta.counts:

@@ -18,6 +18,7 @@ class Statement(Enum):
         " timeout_handler, parent_flow_id, parent_step_id, parent_index, limits)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
     )
+    RUN_RENAME = "UPDATE run SET run_id = ? WHERE run_key = ?"
     STATE_PUT = (
         "INSERT OR REPLACE INTO run_state (run_key, status, closed_at, step_counts, step_sequence, message_sequence,"
         " completes_gracefully, outputs, error_type, error_message, deadline, timeout_policy, timeout_seconds,"
