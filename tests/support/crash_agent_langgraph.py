@@ -12,11 +12,12 @@ from pydantic import SecretStr
 from dex_agents_langgraph import session_flow
 from support import crash_tools
 
+# The Step's policy repeats a model call, not the client.
+model = ChatOpenAI(
+    model="scripted", base_url=os.environ["CRASH_PROVIDER"], api_key=SecretStr("not-a-secret"), max_retries=0
+)
 agent = create_agent(
-    # The Step's policy repeats a model call, not the client.
-    ChatOpenAI(
-        model="scripted", base_url=os.environ["CRASH_PROVIDER"], api_key=SecretStr("not-a-secret"), max_retries=0
-    ),
+    model,
     list(crash_tools.TOOLS),
     system_prompt="Serve the customer.",
     name="crash",

@@ -11,6 +11,7 @@ fail                       end the turn, finally
 crash                      raise, so that the Step is retried
 say hello                  answer
 sleep                      hold the model call for 60 s
+speak hello                the same, after these words have been streamed
 stream-crash hello         answer, and let the first attempt raise when it has said all
 stream-hold hello          the same, but the first attempt holds for 60 s
 recall                     answer with everything that the model has seen
@@ -138,7 +139,10 @@ class ScriptedRunner:
         if request.step.settings:
             seen.append(f"settings: {json.dumps(dict(request.step.settings))}")
         line, rest = script[0], script[1:]
-        if line.startswith("sleep") or (line == "again-sleep-once" and request.step.attempt == 1):
+        if line.startswith("speak"):
+            request.step.events.text(f"{line.removeprefix('speak ')} ")
+            note_run("spoken")
+        if line.startswith(("sleep", "speak")) or (line == "again-sleep-once" and request.step.attempt == 1):
             await asyncio.sleep(60)
         if line.startswith("stream-"):
             await _stream_badly(line, request)

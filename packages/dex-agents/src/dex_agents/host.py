@@ -4,6 +4,7 @@ import asyncio
 import logging
 from contextlib import AsyncExitStack
 from datetime import timedelta
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
@@ -107,6 +108,9 @@ class AgentHost:
             await connection.open()
             resources.push_async_callback(connection.close)
             if self._with_worker:
+                for flow in self._flows.values():
+                    flow.partial_texts.connect(partial(connection.client.invoke_rpc, flow.keep_partial_text))
+                    resources.push_async_callback(flow.partial_texts.disconnect)
                 worker = RunningWorker(
                     connection, max_concurrent_tasks=self._max_concurrent_tasks, drain_timeout=self._drain_timeout
                 )

@@ -12,6 +12,7 @@
 | ResumeTurn | waits for all results of one model response |
 | CompactContext | folds older messages into one summary, with one model call |
 | RecordTurnFailure, RecordToolFailure, RecordToolOutcomeUnknown | failure routes |
+| AwaitPartialText | waits for what a cancelled model call had said |
 | RecordTurnCancellation | ends a turn that was cancelled |
 | ReconcileUnsettledCall | after a cancelled turn: asks what became of a write that it cut off |
 """
@@ -25,10 +26,12 @@ from dex import Context, Flow, PersistenceSchema, RPCResult, StepList, Stream, r
 from dex_agents._names import check_flow_name
 from dex_agents._storage import schema
 from dex_agents._storage.fork_documents import ForkReply, HistoryEnd, HistoryPart, TurnEndPage, TurnEndRequest
+from dex_agents._storage.records import PartialText
 from dex_agents._turn.forking import read_end, receive_end, receive_part
 from dex_agents._turn.interrupts import take_answer
 from dex_agents._turn.mailbox import receive, receive_steering
 from dex_agents._turn.outcome_reports import take_report
+from dex_agents._turn.partial_text import PartialTexts, take_partial_text
 from dex_agents._turn.redaction import EventFeed, redacted_page, redacted_snapshot
 from dex_agents._turn.services import SessionServices
 from dex_agents._turn.session_view import page_of, snapshot_of
@@ -48,6 +51,7 @@ from dex_agents.snapshot import (
     SendReceipt,
     SessionSettings,
     SessionStart,
+    SessionStatus,
     SettingsUpdate,
     TurnCancellation,
     TurnResult,
@@ -55,7 +59,8 @@ from dex_agents.snapshot import (
     TurnResultRequest,
     UserMessage,
 )
-from dex_agents.steps._moves import to_record_turn_cancellation
+from dex_agents.steps._moves import to_await_partial_text, to_record_turn_cancellation
+from dex_agents.steps.await_partial_text import AwaitPartialText
 from dex_agents.steps.await_tool_approval import AwaitToolApproval
 from dex_agents.steps.await_tool_start import AwaitToolStart
 from dex_agents.steps.await_user_message import AwaitUserMessage
@@ -102,6 +107,7 @@ class AgentSessionFlow(Flow[SessionStart]):
         runner: The agent.
         options: The application's choices.
         events: The Stream of AgentEvents.
+        partial_texts: Connected by the host that serves the agent.
     """
 
     def __init__(
@@ -133,8 +139,14 @@ class AgentSessionFlow(Flow[SessionStart]):
         self.runner = runner
         self.options = options
         self.events = Stream(EVENT_STREAM_NAME, AgentEvent, options.event_stream_capacity_bytes)
+        self.partial_texts = PartialTexts()
         self._services = SessionServices(
-            runner, options, EventFeed(self.events, options, agent=name), agent=name, reconcilers=reconcilers or {}
+            runner,
+            options,
+            EventFeed(self.events, options, agent=name),
+            agent=name,
+            reconcilers=reconcilers or {},
+            partial_texts=self.partial_texts,
         )
 
     def get_flow_type(self) -> str:
@@ -156,6 +168,7 @@ class AgentSessionFlow(Flow[SessionStart]):
             RecordTurnFailure(self._services),
             RecordToolFailure(self._services),
             RecordToolOutcomeUnknown(self._services),
+            AwaitPartialText(self._services),
             RecordTurnCancellation(self._services),
             ReconcileUnsettledCall(self._services),
         )
@@ -196,8 +209,15 @@ class AgentSessionFlow(Flow[SessionStart]):
                 # It has interrupted a turn before: the one that runs now may be its own.
                 return RPCResult(True)
         take_token(context, turn.turn_id)
-        next_steps = (to_record_turn_cancellation(turn, cancellation.reason),)
+        speaks = schema.find(context, schema.STATUS) == SessionStatus.RUNNING_MODEL
+        move = to_await_partial_text if speaks else to_record_turn_cancellation
+        next_steps = (move(turn, cancellation.reason),)
         return RPCResult(True, next_steps).with_canceling_steps(*CANCELLED_WITH_THEIR_TURN)
+
+    @rpc(timeout=RPC_TIMEOUT, is_transactional=True, load_channels=(schema.TURN_MAIL,))
+    def keep_partial_text(self, context: Context, partial: PartialText) -> RPCResult[bool]:
+        """Take what a cancelled model call had said, from the Worker that ran it; false when its turn goes on."""
+        return RPCResult(take_partial_text(context, partial, self._services.sealing))
 
     @rpc(timeout=RPC_TIMEOUT, lock_attributes=(schema.SETTINGS.lock(),))
     def update_session_settings(self, context: Context, update: SettingsUpdate) -> RPCResult[SessionSettings]:

@@ -323,12 +323,22 @@ class CancellationInput(Stored):
         turn_id: The cancelled turn.
         batch: The batch that was open when it was cancelled; the turn may have begun another one by then.
         reason: Why, for people and for the model.
+        said: What the model call had said that was cut off.
     """
 
     version: int = 1
     turn_id: str
     batch: int
     reason: str
+    said: str = ""
+
+
+class PartialText(Stored):
+    """The input of `keep_partial_text`: what a cancelled model call had said."""
+
+    version: int = 1
+    turn_id: str
+    text: str
 
 
 class TurnMail(Stored):

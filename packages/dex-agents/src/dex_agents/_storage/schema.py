@@ -163,6 +163,7 @@ DOCUMENTS: Final[tuple[type[Stored], ...]] = (
     records.AwaitApprovalInput,
     records.ResumeInput,
     records.CancellationInput,
+    records.PartialText,
     records.TurnMail,
     snapshot.AgentSnapshot,
     snapshot.ContextSummary,

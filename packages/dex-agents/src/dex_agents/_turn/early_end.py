@@ -39,6 +39,7 @@ async def end_early(
     questions: tuple[Question, ...] = (),
     *,
     reason: str = "",
+    said: str = "",
 ) -> None:
     """Stage the end of the running turn.
 
@@ -52,6 +53,7 @@ async def end_early(
         calls: The turn's calls, all settled, by id.
         questions: The agent's own questions that nobody will answer now.
         reason: A word for programs, as in `TurnResult`.
+        said: What the model had said when it was cut off.
     """
     turn = session.turn
     error = clipped(error)
@@ -63,7 +65,10 @@ async def end_early(
         undone=undone,
         lost_message=turn.message_text if undone else "",
         dropped=turn.dropped_calls,
+        said=said,
     )
+    if said.strip():
+        log.append(session, turn.turn_id, [text_message("assistant", said)], services.options)
     log.append(session, turn.turn_id, [text_message("note", note)], services.options)
     if undone:
         undo_context(session)

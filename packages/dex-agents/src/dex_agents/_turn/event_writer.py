@@ -41,6 +41,7 @@ class EventWriter:
         self._stream = stream
         self._turn_id = turn_id
         self._step_number = step_number
+        self._said: list[str] = []
         self._sequence = 0
         self._call_ids: dict[tuple[str, str], str] = {}
         self._part: tuple[str, str] | None = None
@@ -65,7 +66,13 @@ class EventWriter:
 
     def text(self, delta: str, *, owner: str = "") -> None:
         """Pass on a piece of the answer."""
+        self._said.append(delta)
         self._delta(AgentEventType.TEXT_DELTA, delta, owner)
+
+    @property
+    def said(self) -> str:
+        """All pieces of the answer so far."""
+        return "".join(self._said)
 
     def reasoning(self, delta: str, *, owner: str = "") -> None:
         """Pass on a piece of the model's reasoning."""

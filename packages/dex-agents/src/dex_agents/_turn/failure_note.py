@@ -9,12 +9,13 @@ from dex_agents._turn.settlement import call_status
 from dex_agents.tools import OutcomeUnknown, Returned
 
 _MAX_QUOTE: Final = 2000
+_MAX_SAID: Final = 8000
 _MAX_ARGUMENTS: Final = 500
 _MAX_NOTE: Final = 16_000
 
 
 def failure_note(
-    error: str, calls: Sequence[CallRecord], *, undone: bool, lost_message: str = "", dropped: int = 0
+    error: str, calls: Sequence[CallRecord], *, undone: bool, lost_message: str = "", dropped: int = 0, said: str = ""
 ) -> str:
     """Say why the turn ended and what must not be repeated.
 
@@ -24,11 +25,15 @@ def failure_note(
         undone: The model no longer sees the turn, so the note quotes what was lost.
         lost_message: The user message of an undone turn.
         dropped: How many of the turn's calls are not among `calls` any more.
+        said: What the model's answer was when it was cut off; the user has seen it.
     """
     ran = [call for call in calls if isinstance(call.settlement, Returned | OutcomeUnknown)]
     parts = [f"The previous turn ended early: {error[:_MAX_QUOTE]}."]
     if undone and lost_message:
         parts.append(f"The user had written: {json.dumps(lost_message[:_MAX_QUOTE], ensure_ascii=False)}.")
+    if said.strip():
+        quoted = json.dumps(said[:_MAX_SAID], ensure_ascii=False)
+        parts.append(f"Your answer was cut off; the user has seen this much of it: {quoted}.")
     if ran:
         listed = "; ".join(f"{call.request.name}({_arguments(call)}) -> {call_status(call)}" for call in ran)
         parts.append(f"These tool calls have run already, do not repeat them: {listed}.")

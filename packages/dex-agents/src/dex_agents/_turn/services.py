@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from dex_agents._storage.sealing import Sealing
+from dex_agents._turn.partial_text import PartialTexts
 from dex_agents._turn.redaction import EventFeed
 from dex_agents.options import AgentSessionOptions
 from dex_agents.reconciliation import Reconciler, Reconcilers
@@ -25,6 +26,7 @@ class SessionServices:
     events: EventFeed
     agent: str = ""
     reconcilers: Reconcilers = field(default_factory=dict[str, Reconciler])
+    partial_texts: PartialTexts = field(default_factory=PartialTexts)
 
     @property
     def sealing(self) -> Sealing:

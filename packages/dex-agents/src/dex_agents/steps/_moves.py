@@ -100,7 +100,15 @@ def to_record_turn_failure(turn: TurnRecord, failed: RunModelInput) -> Movement:
     return StepMovement(RecordTurnFailure, failed, options=_turn_failure_options(turn))
 
 
-def to_record_turn_cancellation(turn: TurnRecord, reason: str) -> Movement:
+def to_await_partial_text(turn: TurnRecord, reason: str) -> Movement:
+    """End a turn that was cancelled while its model may have been speaking."""
+    from dex_agents.steps.await_partial_text import AwaitPartialText
+
+    cancelled = CancellationInput(turn_id=turn.turn_id, batch=turn.batch, reason=reason)
+    return StepMovement(AwaitPartialText, cancelled, options=_options.SPINE)
+
+
+def to_record_turn_cancellation(turn: TurnRecord, reason: str, *, said: str = "") -> Movement:
     """End a turn that was cancelled.
 
     The turn may have begun another batch since its record was read, so all of its calls are loaded.
@@ -113,7 +121,9 @@ def to_record_turn_cancellation(turn: TurnRecord, reason: str) -> Movement:
         execute_load_channel_map_instances=(SETTLED_CALLS.load_messages(batch_channel(turn.batch)),),
     )
     return StepMovement(
-        RecordTurnCancellation, CancellationInput(turn_id=turn.turn_id, batch=turn.batch, reason=reason), options
+        RecordTurnCancellation,
+        CancellationInput(turn_id=turn.turn_id, batch=turn.batch, reason=reason, said=said),
+        options,
     )
 
 

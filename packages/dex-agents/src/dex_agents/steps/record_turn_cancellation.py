@@ -36,7 +36,9 @@ class RecordTurnCancellation(SessionStep[CancellationInput]):
                 SETTLED_CALLS.delete(context, batch_channel(input.batch), message.message_id)
             calls = {call_id: TOOL_CALLS.get(context, call_id) for call_id in turn.calls}
             own = tuple(question for call_id, question in questions if not call_id)
-            await end_early(context, self._services, session, events, "cancelled", input.reason, calls, own)
+            await end_early(
+                context, self._services, session, events, "cancelled", input.reason, calls, own, said=input.said
+            )
         asked = [
             _moves.to_reconcile_unsettled(call_id)
             for call_id in turn.open_calls

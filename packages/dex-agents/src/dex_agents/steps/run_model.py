@@ -1,5 +1,7 @@
 """RunModel: one model call, and what the model asked for."""
 
+import asyncio
+
 from dex import AsyncContext, StepDecision, StepOptions, ValueMappingError, go_to_many
 
 from dex_agents._storage.kept_turns import end_state_of_turn
@@ -115,6 +117,9 @@ class RunModel(SessionStep[RunModelInput]):
                     }
                 )
                 return go_to_many(_moves.to_record_turn_failure(session.turn, failed))
+            except asyncio.CancelledError:
+                self._services.partial_texts.hand_over(context.flow_id, turn.turn_id, writer.said)
+                raise
         return go_to_many(*movements)
 
     def _must_compact(self, context: AsyncContext, session: SessionEditor, step_input: RunModelInput) -> bool:
