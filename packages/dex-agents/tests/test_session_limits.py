@@ -12,6 +12,7 @@ from pydantic import JsonValue
 
 from dex_agents import AgentHost, AgentSessionFlow
 from dex_agents._storage.records import SessionRecord
+from dex_agents._turn import heartbeat
 from dex_agents._turn.heartbeat import heartbeats
 from dex_agents.errors import (
     AnswerTooLargeError,
@@ -20,7 +21,15 @@ from dex_agents.errors import (
     SessionNotFoundError,
     TurnFailedError,
 )
-from dex_agents.runner import CallToolRequest, Closed, CloseTurnRequest, FrameworkState, ModelStep, RunModelRequest
+from dex_agents.runner import (
+    BatchSettled,
+    CallToolRequest,
+    Closed,
+    CloseTurnRequest,
+    FrameworkState,
+    ModelStep,
+    RunModelRequest,
+)
 from dex_agents.session import AgentSession
 from dex_agents.tools import Returned, ToolOutcome
 from support.scripted_runner import LOG_VARIABLE, ScriptedRunner
@@ -331,7 +340,7 @@ class SilentContext:
 
 async def test_a_heartbeat_that_fails_does_not_cost_the_result(caplog: pytest.LogCaptureFixture) -> None:
     context = SilentContext()
-    async with heartbeats(context, every_seconds=0.02):  # pyright: ignore[reportArgumentType]
+    async with heartbeats(context, "tool 'slow'", every_seconds=0.02):  # pyright: ignore[reportArgumentType]
         while context.beats < 3:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         await asyncio.sleep(0.02)
@@ -340,8 +349,35 @@ async def test_a_heartbeat_that_fails_does_not_cost_the_result(caplog: pytest.Lo
 
 
 async def test_code_that_blocks_the_event_loop_is_named_in_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    async with heartbeats(SilentContext(), every_seconds=0.05):  # pyright: ignore[reportArgumentType]
+    async with heartbeats(SilentContext(), "tool 'slow'", every_seconds=0.05):  # pyright: ignore[reportArgumentType]
         await asyncio.sleep(0)
         time.sleep(0.2)  # noqa: ASYNC251
 
-    assert "blocked for 0.2 s while CallTool-1 of session s-1 ran" in caplog.text
+    assert "blocked for 0.2 s while tool 'slow' ran (CallTool-1 of session s-1)" in caplog.text
+
+
+class BlockingRunner(ScriptedRunner):
+    """Blocks the event loop in a tool and in the model Step after it."""
+
+    async def run_model(self, request: RunModelRequest) -> ModelStep:
+        if isinstance(request.input, BatchSettled):
+            time.sleep(0.15)  # noqa: ASYNC251
+        return await super().run_model(request)
+
+    async def call_tool(self, request: CallToolRequest) -> ToolOutcome:
+        time.sleep(0.15)  # noqa: ASYNC251
+        return await super().call_tool(request)
+
+
+async def test_a_session_names_the_tool_and_the_runner_that_block_the_event_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(heartbeat, "HEARTBEAT_SECONDS", 0.05)
+    async with AgentHost(AgentSessionFlow(BlockingRunner(), name="blocking"), directory=tmp_path) as host:
+        session = host.session("s-1")
+        await session.start()
+        await session.ask("call read_a\nsay done", timeout=10)
+
+    blocked = [record.getMessage() for record in caplog.records if "was blocked" in record.getMessage()]
+    assert any("while tool 'read_a' ran" in message for message in blocked), blocked
+    assert any("while the BlockingRunner of agent 'blocking' ran" in message for message in blocked), blocked

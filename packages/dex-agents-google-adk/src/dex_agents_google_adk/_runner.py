@@ -38,7 +38,14 @@ from dex_agents_google_adk._private import DISTRIBUTION, installed_version
 from dex_agents_google_adk._questions import given_result, input_question, toolset_question
 from dex_agents_google_adk._records import to_record
 from dex_agents_google_adk._results import context_tokens, owner_of, to_finished, to_log
-from dex_agents_google_adk._runs import AdkRuns, InitialState, UserId, make_app, translate_failures
+from dex_agents_google_adk._runs import (
+    AdkRuns,
+    InitialState,
+    UserId,
+    make_app,
+    translate_failures,
+    with_threads_for_sync_tools,
+)
 from dex_agents_google_adk._state import FORMAT, SessionState, ToolRecord, read_state, write_state
 from dex_agents_google_adk._tool_call import ToolCallRun
 from dex_agents_google_adk._tools import to_requests
@@ -72,7 +79,8 @@ class GoogleADKRunner:
                 A tool that the agent declares with `require_confirmation` asks for it in any case.
             models: Models that a session's `model` setting may name. When none are given, the setting is a model name
                 of ADK, for example `gemini-3-flash`. It takes the place of the model of every agent in the tree.
-            run_config: Configuration of every run. `max_llm_calls` counts over a whole turn.
+            run_config: Configuration of every run. `max_llm_calls` counts over a whole turn. Where it has no
+                `tool_thread_pool_config`, it gets one: a tool that blocks the event loop stops all heartbeats.
             artifact_service: Keeps artifacts. It must reach the same store from every Worker.
             memory_service: Keeps memories, likewise.
             credential_service: Gives tools their credentials in the Worker; they never become part of the session.
@@ -86,7 +94,7 @@ class GoogleADKRunner:
         self._one_after_another = one_after_another
         self._runs = AdkRuns(
             app=make_app(agent),
-            run_config=run_config,
+            run_config=with_threads_for_sync_tools(run_config),
             models=models or {},
             artifact_service=artifact_service,
             memory_service=memory_service,

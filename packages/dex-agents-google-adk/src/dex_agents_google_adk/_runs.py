@@ -8,7 +8,7 @@ from inspect import isawaitable
 from typing import Any, Final
 
 from google.adk.agents.base_agent import BaseAgent
-from google.adk.agents.run_config import RunConfig
+from google.adk.agents.run_config import RunConfig, ToolThreadPoolConfig
 from google.adk.apps.app import App, ResumabilityConfig
 from google.adk.artifacts.base_artifact_service import BaseArtifactService
 from google.adk.auth.credential_service.base_credential_service import BaseCredentialService
@@ -36,6 +36,10 @@ _HOPELESS_STATUS: Final = frozenset({400, 404, 413, 422})
 """Answers of a provider to a request that no attempt could make succeed. Keys and quotas may change: 401, 403, 429."""
 
 
+_SYNC_TOOLS: Final = 64
+"""Threads for tools that are plain functions: as many as a Worker runs Steps by default."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class AdkRuns:
     """The user's app, and what each of its runs gets.
@@ -53,7 +57,7 @@ class AdkRuns:
     """
 
     app: App
-    run_config: RunConfig | None
+    run_config: RunConfig
     models: Mapping[str, BaseLlm | str]
     artifact_service: BaseArtifactService | None
     memory_service: BaseMemoryService | None
@@ -102,7 +106,7 @@ class AdkRuns:
 
     def config_for_model(self) -> RunConfig:
         """Return the configuration of a run that calls the model."""
-        config = self.run_config or RunConfig()
+        config = self.run_config
         return config.model_copy(update={"streaming_mode": STREAMED}) if self.streaming else config
 
     async def state_of_new_session(self, step: StepContext) -> dict[str, Any]:
@@ -113,6 +117,14 @@ class AdkRuns:
         if isawaitable(made):
             made = await made
         return dict(made)
+
+
+def with_threads_for_sync_tools(config: RunConfig | None) -> RunConfig:
+    """Return a configuration with which ADK runs plain functions in threads, as it does from 2.12 on."""
+    config = config or RunConfig()
+    if config.tool_thread_pool_config is not None:
+        return config
+    return config.model_copy(update={"tool_thread_pool_config": ToolThreadPoolConfig(max_workers=_SYNC_TOOLS)})
 
 
 def make_app(agent: App | BaseNode) -> App:

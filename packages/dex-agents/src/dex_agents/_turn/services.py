@@ -29,6 +29,11 @@ class SessionServices:
     partial_texts: PartialTexts = field(default_factory=PartialTexts)
 
     @property
+    def runner_name(self) -> str:
+        """What a warning calls the runner."""
+        return f"the {type(self.runner).__name__} of agent {self.agent!r}"
+
+    @property
     def sealing(self) -> Sealing:
         """What the application does to texts that are stored."""
         return Sealing(self.options.at_rest)

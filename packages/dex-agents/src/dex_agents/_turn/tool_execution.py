@@ -79,7 +79,7 @@ async def _execute(context: AsyncContext, call: CallInput, services: SessionServ
             owner=record.request.owner,
         )
         try:
-            async with heartbeats(context):
+            async with heartbeats(context, f"tool {record.request.name!r}"):
                 outcome: ToolOutcome | Settlement = await _call(context, record, services, events)
         except ToolDidNotHappen as error:
             outcome = Failed(message=str(error) or "the tool reported that nothing happened")

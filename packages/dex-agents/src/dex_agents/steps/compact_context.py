@@ -47,7 +47,10 @@ class CompactContext(SessionStep[RunModelInput]):
     async def _execute(self, context: AsyncContext, input: RunModelInput) -> StepDecision:
         session = SessionEditor(context)
         store = StateStore(context)
-        async with EventWriter(context, self._services.events, input.turn_id) as events, heartbeats(context):
+        async with (
+            EventWriter(context, self._services.events, input.turn_id) as events,
+            heartbeats(context, self._services.runner_name),
+        ):
             try:
                 outcome = await self._compact(context, session, store, input, events)
                 if isinstance(outcome, Compacted):

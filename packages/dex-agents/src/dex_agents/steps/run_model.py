@@ -74,7 +74,7 @@ class RunModel(SessionStep[RunModelInput]):
         turn, options = session.turn, self._services.options
         paid = Usage()
         writer = EventWriter(context, self._services.events, turn.turn_id, step_number=session.record.step_number)
-        async with writer as events, heartbeats(context):
+        async with writer as events, heartbeats(context, self._services.runner_name):
             request = RunModelRequest(
                 step=StepContext(
                     session_id=context.flow_id,
