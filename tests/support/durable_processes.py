@@ -69,7 +69,11 @@ class DurableProcesses:
 
     def is_ready(self, worker: int) -> bool:
         """Whether a Worker has said that it serves the agent."""
-        return "serves agent" in self._output_of[worker].read_text(encoding="utf-8", errors="replace")
+        return "serves agent" in self.output_of(worker)
+
+    def output_of(self, worker: int) -> str:
+        """Return what a Worker has written so far."""
+        return self._output_of[worker].read_text(encoding="utf-8", errors="replace")
 
     def kill_engine(self) -> None:
         """Kill the engine with SIGKILL."""

@@ -7,7 +7,9 @@ import pytest
 
 from dex_agents import AgentHost
 from support.command import Command
+from support.durable_processes import DurableProcesses
 from support.scripted_sessions import scripted_flow
+from support.waiting import wait_for
 
 AGENT = """
 from dex_agents import AgentSessionFlow
@@ -96,3 +98,29 @@ def test_a_server_that_is_not_there_is_told_with_its_address(project: Path) -> N
             assert command.wait() == 2
             assert "no Dex Server answers at 127.0.0.1:1" in command.output
             assert "Traceback" not in command.output
+
+
+async def test_an_outage_is_one_line_at_its_beginning_and_one_at_its_end(tmp_path: Path) -> None:
+    with DurableProcesses(tmp_path, "support.scripted_sessions:scripted_flow", {}) as processes:
+        processes.start_engine()
+        worker = processes.start_worker()
+
+        async def ready() -> bool:
+            return processes.is_ready(worker)
+
+        async def is_back() -> bool:
+            return "is back at the Dex Server" in processes.output_of(worker)
+
+        async def is_gone() -> bool:
+            return "has lost the Dex Server" in processes.output_of(worker)
+
+        await wait_for(ready, what="the Worker", seconds=30)
+        processes.kill_engine()
+        await wait_for(is_gone, what="the line about the loss", seconds=30)
+        processes.start_engine()
+        await wait_for(is_back, what="the line about the return", seconds=30)
+        lines = processes.output_of(worker).splitlines()
+
+    assert sum("has lost the Dex Server" in line for line in lines) == 1
+    assert sum("is back at the Dex Server" in line for line in lines) == 1
+    assert len(lines) <= 8, lines

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from dex_agents._cli.options import address_option, data_option
+from dex_agents._cli.repeated_lines import quieten_outages
 from dex_agents._cli.target import load_flow
 from dex_agents._serving.worker import DEFAULT_MAX_CONCURRENT_TASKS
 from dex_agents.host import DEFAULT_DRAIN_SECONDS, AgentHost
@@ -38,6 +39,7 @@ def worker(target: str, address: str | None, directory: Path, max_concurrent_tas
     a Dex Server (--address or DEX_SERVER_ADDRESS) it runs the embedded engine itself, in --data.
     """
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    quieten_outages()
     flow = load_flow(target)
     host = AgentHost(
         flow,

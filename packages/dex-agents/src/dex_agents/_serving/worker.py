@@ -8,6 +8,7 @@ from typing import Final, Self
 from dex import AsyncWorker, PullRegistrationError, PullWorkerOptions, WorkerOptions
 
 from dex_agents._client.connection import Connection
+from dex_agents._serving.connection_watch import watch_connection
 from dex_agents._serving.death import Mortal
 from dex_agents.errors import NoWorkerAvailableError
 
@@ -51,6 +52,7 @@ class RunningWorker(Mortal):
             ),
         )
         self._task: asyncio.Task[None] | None = None
+        self._watch: asyncio.Task[None] | None = None
         self._stopping = False
 
     async def __aenter__(self) -> Self:
@@ -63,6 +65,8 @@ class RunningWorker(Mortal):
             if isinstance(error, PullRegistrationError | TimeoutError | RuntimeError):
                 raise self._refused(error) from error
             raise
+        watch = watch_connection(self._connection.address, self._is_connected)
+        self._watch = asyncio.create_task(watch, name="dex-agents connection watch")
         return self
 
     async def __aexit__(
@@ -75,10 +79,16 @@ class RunningWorker(Mortal):
 
     async def _stop(self) -> None:
         self._stopping = True
+        if self._watch is not None:
+            self._watch.cancel()
+            await asyncio.wait([self._watch])
         await self._worker.close()
         if self._task is not None:
             # Its error, if it has one, is in `death` or raised by the caller.
             await asyncio.wait([self._task])
+
+    def _is_connected(self) -> bool:
+        return all(queue.has_registered_stream for queue in self._worker.pull_registration_state().queues)
 
     def _refused(self, error: BaseException) -> NoWorkerAvailableError:
         detail = f"not registered within {_REGISTRATION_SECONDS:g} s" if isinstance(error, TimeoutError) else str(error)
