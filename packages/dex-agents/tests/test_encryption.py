@@ -174,7 +174,7 @@ async def test_a_client_without_the_key_hears_which_one_it_needs(tmp_path: Path)
 def short_delays(monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
     with monkeypatch.context() as patch:
         patch.setattr(handing_back, "MODEL_DELAYS_SECONDS", (1, 1))
-        patch.setattr("dex_agents._turn.tool_execution.TOOL_DELAYS_SECONDS", (1,))
+        patch.setattr(handing_back, "TOOL_DELAYS_SECONDS", (1,))
         yield
 
 

@@ -4,16 +4,20 @@ In a rolling upgrade old and new Workers serve the same sessions. A Step that la
 a new one next time; when none comes, the turn ends with the state as it is.
 """
 
+import logging
 from typing import Final
 
-from dex import AsyncContext, RetryAfterError, ValueMappingError, retry_after
+from dex import AsyncContext, RetryAfterError, StepDecision, ValueMappingError, go_to_many, retry_after
 
 from dex_agents._storage.records import CallRecord
 from dex_agents._storage.sealing import key_error_in
 from dex_agents._turn.recovery import AttemptProgress
 from dex_agents._turn.settlement import settlement_after_loss
 from dex_agents.errors import EncryptionKeyError, StateNotReadableError
+from dex_agents.steps import _moves
 from dex_agents.tools import RetryLater, Settlement
+
+_logger = logging.getLogger(__name__)
 
 MODEL_DELAYS_SECONDS: Final = (120, 1380)
 """Before the second and the third attempt of RunModel: 25 minutes, within the 30 of all its attempts."""
@@ -33,6 +37,14 @@ def hand_back_model(context: AsyncContext, error: StateNotReadableError | Encryp
     """Return what to raise from RunModel, so that its next attempt is made later."""
     place = min(context.attempt, len(MODEL_DELAYS_SECONDS)) - 1
     return retry_after(MODEL_DELAYS_SECONDS[place], error)
+
+
+def put_off_for_key(context: AsyncContext, call_id: str, error: ValueMappingError) -> StepDecision | None:
+    """Return how a call waits, without spending an attempt, for a Worker that has the key; None for another error."""
+    if key_error_in(error) is None:
+        return None
+    _logger.warning("%s of session %s is put off: %s", call_id, context.flow_id, error)
+    return go_to_many(_moves.to_await_tool_start(call_id, delay_seconds=TOOL_DELAYS_SECONDS[0]))
 
 
 def hand_back_call(record: CallRecord, error: StateNotReadableError) -> RetryLater | Settlement:

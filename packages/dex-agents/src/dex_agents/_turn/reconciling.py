@@ -53,7 +53,7 @@ async def reconcile(context: AsyncContext, record: CallRecord, services: Session
         attempt=context.attempt,
         settings=dict(session.turn.settings) if session.turn else {},
     )
-    async with heartbeats(context):
+    async with heartbeats(context, f"the reconciler of tool {name!r}"):
         with attempt(services.sealing):
             said = check_reconciliation(await reconciler(call), name)
     return settled_by(said, record.suspected.message)

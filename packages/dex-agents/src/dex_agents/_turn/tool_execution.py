@@ -1,6 +1,5 @@
 """Runs one tool call in its Step; both tool Steps do the same and differ in their options only."""
 
-import logging
 import math
 from typing import Final
 
@@ -9,11 +8,10 @@ from dex import AsyncContext, StepDecision, ValueMappingError, dead_end, go_to_m
 from dex_agents._inquiry import Inquiry, is_user_question
 from dex_agents._storage.records import CallInput, CallRecord
 from dex_agents._storage.schema import SESSION, TOOL_CALLS, find_instance
-from dex_agents._storage.sealing import key_error_in
 from dex_agents._storage.state_store import StateStore
 from dex_agents._turn.attempt import attempt
 from dex_agents._turn.event_writer import EventWriter
-from dex_agents._turn.handing_back import TOOL_DELAYS_SECONDS, hand_back_call
+from dex_agents._turn.handing_back import hand_back_call, put_off_for_key
 from dex_agents._turn.heartbeat import heartbeats
 from dex_agents._turn.interrupts import begin_interrupts
 from dex_agents._turn.measuring import measured_tool
@@ -42,8 +40,6 @@ from dex_agents.tools import (
 MAX_ASK_ROUNDS: Final = 100
 """So often one call may ask; a tool that asks for ever would hold its turn for ever."""
 
-_logger = logging.getLogger(__name__)
-
 _RAN: Final = AttemptProgress.NOT_COMPLETED
 
 MAX_DELAY_SECONDS: Final = 366 * 24 * 3600
@@ -59,11 +55,10 @@ async def execute_tool(context: AsyncContext, call: CallInput, services: Session
     try:
         return await _execute(context, call, services)
     except ValueMappingError as error:
-        if key_error_in(error) is None:
-            raise
         # All that is read is read before the tool runs, so nothing has happened, and no attempt may be spent.
-        _logger.warning("%s of session %s is put off: %s", call.call_id, context.flow_id, error)
-        return go_to_many(_moves.to_await_tool_start(call.call_id, delay_seconds=TOOL_DELAYS_SECONDS[0]))
+        if (put_off := put_off_for_key(context, call.call_id, error)) is None:
+            raise
+        return put_off
 
 
 async def _execute(context: AsyncContext, call: CallInput, services: SessionServices) -> StepDecision:

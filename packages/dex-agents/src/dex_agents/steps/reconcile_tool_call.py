@@ -2,11 +2,12 @@
 
 import math
 
-from dex import AsyncContext, StepDecision, StepOptions, dead_end, go_to_many
+from dex import AsyncContext, StepDecision, StepOptions, ValueMappingError, dead_end, go_to_many
 
 from dex_agents._storage.records import CallInput
 from dex_agents._storage.schema import TOOL_CALLS, find_instance
 from dex_agents._turn.event_writer import EventWriter
+from dex_agents._turn.handing_back import put_off_for_key
 from dex_agents._turn.reconciling import reconcile
 from dex_agents._turn.settlement import settle_call
 from dex_agents.steps import _moves, _options
@@ -23,6 +24,14 @@ class ReconcileToolCall(SessionStep[CallInput]):
 
     async def execute(self, context: AsyncContext, input: CallInput) -> StepDecision:
         """Settle the call by what was found out, or ask again later."""
+        try:
+            return await self._execute(context, input)
+        except ValueMappingError as error:
+            if (put_off := put_off_for_key(context, input.call_id, error)) is None:
+                raise
+            return put_off
+
+    async def _execute(self, context: AsyncContext, input: CallInput) -> StepDecision:
         record = find_instance(context, TOOL_CALLS, input.call_id)
         if record is None or record.settlement is not None:
             return dead_end()  # the turn has ended without this call
