@@ -58,6 +58,13 @@ def test_the_report_counts_runs_from_the_log_and_outcomes_from_the_session() -> 
     assert good_evidence().broken_promises() == []
 
 
+def test_a_framework_may_show_the_model_a_prefix_before_the_names_of_tools() -> None:
+    evidence = good_evidence()
+    calls = tuple(call.model_copy(update={"name": f"mcp__shop__{call.name}"}) for call in evidence.calls)
+    assert replace(evidence, calls=calls).report() == evidence.report()
+    assert replace(evidence, calls=calls).broken_promises() == []
+
+
 def test_a_second_run_of_a_single_attempt_tool_breaks_a_promise() -> None:
     evidence = good_evidence()
     twice = replace(evidence, runs=[*evidence.runs, run("charge_card")])

@@ -69,13 +69,13 @@ class Evidence:
         """Compute the report."""
         outcomes = _outcomes(self.messages)
         tools = {
-            call.name: ToolReport(
+            name: ToolReport(
                 effect=call.effect.value,
-                runs=len(self._lines(call.name, "started")),
-                outcome=outcomes.get(call.name, "missing"),
-                idempotency_keys=sorted({line.key for line in self._lines(call.name, "started")}),
+                runs=len(self._lines(name, "started")),
+                outcome=outcomes.get(name, "missing"),
+                idempotency_keys=sorted({line.key for line in self._lines(name, "started")}),
             )
-            for call in self.calls
+            for name, call in self._named_calls()
         }
         return DemoReport(
             answer=self.answer,
@@ -92,19 +92,22 @@ class Evidence:
         if report.answer != ANSWER:
             broken.append(f"the answer is {report.answer!r}, not {ANSWER!r}")
         broken += [f"{call.name} was never asked for" for call in CALLS if call.name not in report.tools]
-        for call in self.calls:
-            tool = report.tools[call.name]
+        for name, call in self._named_calls():
+            tool = report.tools[name]
             if tool.runs < 1:
-                broken.append(f"{call.name} never ran")
+                broken.append(f"{name} never ran")
             if tool.runs > 1 and not call.effect.is_repeatable:
-                broken.append(f"{call.name} may run once and ran {tool.runs} times")
+                broken.append(f"{name} may run once and ran {tool.runs} times")
             if tool.idempotency_keys != [call.idempotency_key]:
-                broken.append(f"{call.name} ran with {tool.idempotency_keys}, not with [{call.idempotency_key!r}]")
+                broken.append(f"{name} ran with {tool.idempotency_keys}, not with [{call.idempotency_key!r}]")
             if tool.outcome != "ok":
-                broken.append(f"{call.name} ended as {tool.outcome}")
-            if len(self._lines(call.name, "applied")) > 1:
-                broken.append(f"{call.name} took its effect more than once")
+                broken.append(f"{name} ended as {tool.outcome}")
+            if len(self._lines(name, "applied")) > 1:
+                broken.append(f"{name} took its effect more than once")
         return broken
+
+    def _named_calls(self) -> list[tuple[str, ToolCallSnapshot]]:
+        return [(_demo_name(call.name), call) for call in self.calls]
 
     def _lines(self, tool: str, phase: Phase) -> list[RunLine]:
         return [line for line in self.runs if line.tool == tool and line.phase == phase]
@@ -118,5 +121,10 @@ def _outcomes(messages: Sequence[SavedMessage]) -> Mapping[str, str]:
             if isinstance(block, CallBlock):
                 names[block.owner, block.call_id] = block.name
             elif isinstance(block, ResultBlock):
-                outcomes[block.name or names.get((block.owner, block.call_id), "")] = block.status
+                outcomes[_demo_name(block.name or names.get((block.owner, block.call_id), ""))] = block.status
     return outcomes
+
+
+def _demo_name(shown: str) -> str:
+    """Return the demo's own name of a tool; some frameworks show the model a prefix before it."""
+    return next((call.name for call in CALLS if shown.endswith(call.name)), shown)

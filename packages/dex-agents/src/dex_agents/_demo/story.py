@@ -116,10 +116,11 @@ class _Scene:
 
     async def lose_worker(self) -> None:
         def in_the_middle(snapshot: AgentSnapshot) -> bool:
-            states = {call.name: call.status for call in snapshot.tool_calls}
-            others = [status for name, status in states.items() if name != HELD_TOOL]
-            is_held = bool(self._stage.log.lines(HELD_TOOL, phase="applied"))
-            return is_held and states.get(HELD_TOOL) == "pending" and "pending" not in others
+            # Some frameworks put a prefix before a tool's name, and some run the calls behind this one only after it.
+            statuses = [call.status for call in snapshot.tool_calls]
+            held = [place for place, call in enumerate(snapshot.tool_calls) if call.name.endswith(HELD_TOOL)]
+            is_held = bool(self._stage.log.lines(HELD_TOOL, phase="applied")) and bool(held)
+            return is_held and statuses[held[0]] == "pending" and "pending" not in statuses[: held[0]]
 
         await self._until(in_the_middle)
         self._display.say(f"{HELD_TOOL} has written and not returned: kill -9 of the Worker", style="bold red")
