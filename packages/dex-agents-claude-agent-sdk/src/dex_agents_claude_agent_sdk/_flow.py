@@ -1,0 +1,47 @@
+"""The few-line way from an agent to its session Flow."""
+
+from collections.abc import Mapping, Sequence
+
+from claude_agent_sdk import ClaudeAgentOptions
+
+from dex_agents import AgentSessionFlow, AgentSessionOptions, ToolPolicies
+from dex_agents_claude_agent_sdk._options import DEFAULT_ENVIRONMENT
+from dex_agents_claude_agent_sdk._runner import ClaudeAgentRunner
+from dex_agents_claude_agent_sdk._segment import SEGMENT_SECONDS
+
+
+def session_flow(
+    agent: ClaudeAgentOptions,
+    *,
+    name: str,
+    tools: ToolPolicies | None = None,
+    models: Mapping[str, str] | None = None,
+    inline_reads: bool = True,
+    environment: Sequence[str] = DEFAULT_ENVIRONMENT,
+    segment_seconds: float = SEGMENT_SECONDS,
+    options: AgentSessionOptions | None = None,
+) -> AgentSessionFlow:
+    """Build the session Flow of an agent; `AgentHost` serves it.
+
+    Args:
+        agent: The agent: the options of the Claude Agent SDK.
+        name: The Flow type, which must stay the same for ever.
+        tools: As for `ClaudeAgentRunner`.
+        models: As for `ClaudeAgentRunner`.
+        inline_reads: As for `ClaudeAgentRunner`.
+        environment: As for `ClaudeAgentRunner`.
+        segment_seconds: As for `ClaudeAgentRunner`.
+        options: The application's choices about sessions; None for the defaults.
+
+    Raises:
+        ConfigurationError: The agent names a conversation, or no Flow can have the name.
+    """
+    runner = ClaudeAgentRunner(
+        agent,
+        tools=tools,
+        models=models,
+        inline_reads=inline_reads,
+        environment=environment,
+        segment_seconds=segment_seconds,
+    )
+    return AgentSessionFlow(runner, name=name, options=options or AgentSessionOptions())

@@ -1,0 +1,68 @@
+"""The CLI's tool `AskUserQuestion` as a question to people, and their answer as its result."""
+
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+from pydantic import JsonValue
+
+from dex_agents.errors import TurnFailedError
+from dex_agents.tools import Answer, Question
+from dex_agents_claude_agent_sdk._content import ApiBlock, result_block
+from dex_agents_claude_agent_sdk._state import OpenCall
+
+_UNANSWERED: Final = "The user did not answer the questions."
+
+
+def to_question(call: OpenCall) -> Question:
+    """Return the call as a question.
+
+    `answer_schema` is an object with a text for each question of the model; `detail` holds what the model wrote, with
+    the options that it offers.
+    """
+    asked = _asked(call)
+    properties: dict[str, JsonValue] = {
+        text: {"type": "string", "examples": [str(option["label"]) for option in one.get("options", [])]}
+        for text, one in asked.items()
+    }
+    return Question(
+        id=call.call_id,
+        kind="answer",
+        prompt="\n".join(_prompt(text, one) for text, one in asked.items()),
+        answer_schema={"type": "object", "properties": properties, "required": [*asked]},
+        detail=call.arguments,
+    )
+
+
+def to_answer_block(call: OpenCall, answer: Answer | None) -> ApiBlock:
+    """Return people's answer as the result of the call; None when the turn ended before they gave one.
+
+    An answer is an object from question to text, or for a single question the text alone.
+
+    Raises:
+        TurnFailedError: The answer is something else.
+    """
+    if answer is None or answer.approved is False or answer.is_error:
+        said = _UNANSWERED if answer is None else answer.message or _UNANSWERED
+        return result_block(call.call_id, said, is_error=True)
+    asked = _asked(call)
+    value = answer.value
+    if isinstance(value, str) and len(asked) == 1:
+        value = {next(iter(asked)): value}
+    if not isinstance(value, dict):
+        raise TurnFailedError(
+            f"the answer to {call.name} is {value!r}: give an object with a text for each of {', '.join(asked)}"
+        )
+    pairs = ", ".join(f'"{text}"="{said}"' for text, said in value.items())
+    # The CLI's own words.
+    told = f"Your questions have been answered: {pairs}. You can now continue with these answers in mind."
+    return result_block(call.call_id, told, is_error=False)
+
+
+def _asked(call: OpenCall) -> Mapping[str, dict[str, Any]]:
+    arguments = cast("dict[str, Any]", call.arguments)
+    return {str(one["question"]): one for one in arguments.get("questions", [])}
+
+
+def _prompt(text: str, one: dict[str, Any]) -> str:
+    labels = ", ".join(str(option["label"]) for option in one.get("options", []))
+    return f"{text} ({labels})" if labels else text
