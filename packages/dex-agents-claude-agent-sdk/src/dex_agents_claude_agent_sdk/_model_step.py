@@ -59,13 +59,17 @@ def check_ending(segment: Segment) -> None:
 def open_batch(segment: Segment) -> OpenBatch | None:
     """Return the calls that left the segment, with the place where their results belong; None when none did.
 
+    A turn that ends behind results, as one with a structured output does, is left open in the same way: the next
+    message goes behind these results, where a plain run puts it.
+
     Raises:
         SegmentError: The transcript does not hold what the CLI said.
     """
     gate = segment.gate
-    if gate.user_stopped or not (gate.handed or gate.refused):
+    last = segment.last_message() if segment.messages else []
+    has_left = (gate.handed or gate.refused) and not gate.user_stopped
+    if not has_left and not (_calls(last) and not segment.ending.is_error):
         return None
-    last = segment.last_message()
     resume_at = last[-1].uuid
     place = -1 if resume_at is None else place_of(segment.added, resume_at)
     if resume_at is None or place < 0:
@@ -75,7 +79,7 @@ def open_batch(segment: Segment) -> OpenBatch | None:
     kept = _results(segment.added[:place])
     calls: list[OpenCall] = []
     for block in _calls(last):
-        handed = gate.handed.get(block.id)
+        handed = gate.handed.get(block.id) if has_left else None
         if handed is not None:
             kind = "question" if handed.name == ASK_USER else "call"
             arguments: JsonValue = handed.arguments if kind == "question" else None
@@ -90,7 +94,7 @@ def open_batch(segment: Segment) -> OpenBatch | None:
         if result is None:
             raise SegmentError(f"the call {block.id} of {block.name} has neither left the segment nor a result")
         calls.append(OpenCall(call_id=block.id, name=block.name, kind="inline", result=result))
-    if {*gate.handed} != {call.call_id for call in calls if call.kind in ("call", "question")}:
+    if has_left and {*gate.handed} != {call.call_id for call in calls if call.kind in ("call", "question")}:
         raise SegmentError("calls of an earlier message left the segment, which must stop behind each")
     return OpenBatch(resume_at=resume_at, calls=tuple(calls), rejected=tuple(pack(segment.added[place + 1 :])))
 
@@ -115,9 +119,10 @@ def next_state(state: SessionState | None, segment: Segment, batch: OpenBatch | 
 
 def to_outcome(segment: Segment, batch: OpenBatch | None, book: ToolBook) -> ModelOutcome:
     """Return how the turn goes on."""
-    if batch is None:
+    gate = segment.gate
+    if batch is None or gate.user_stopped or not (gate.handed or gate.refused):
         return _finished(segment.ending, segment)
-    handed = segment.gate.handed
+    handed = gate.handed
     requests: list[ToolRequest] = []
     for call in batch.calls:
         if call.kind == "call":
@@ -209,6 +214,7 @@ def to_usage(segment: Segment) -> Usage:
         requests=segment.requests,
         input_tokens=sum(int(used.get(name) or 0) for name in names),
         output_tokens=int(used.get("output_tokens") or 0),
+        cost=segment.ending.total_cost_usd or 0.0,
     )
 
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from claude_agent_sdk import ClaudeAgentOptions
 from pydantic import JsonValue
@@ -32,6 +32,7 @@ from dex_agents.tools import (
     ToolPolicies,
 )
 from dex_agents_claude_agent_sdk._alone import NotReachedError, run_alone
+from dex_agents_claude_agent_sdk._compaction import to_compacted
 from dex_agents_claude_agent_sdk._content import (
     ApiBlock,
     as_text,
@@ -68,6 +69,8 @@ from dex_agents_claude_agent_sdk._segment import SEGMENT_SECONDS, Segment, run_s
 from dex_agents_claude_agent_sdk._servers import call_own_tool
 from dex_agents_claude_agent_sdk._state import FORMAT, OpenBatch, SessionState, read_state, write_state
 from dex_agents_claude_agent_sdk._store import TranscriptStore
+
+_COMPACT: Final = "/compact"
 
 
 @dataclass(frozen=True)
@@ -145,7 +148,7 @@ class ClaudeAgentRunner:
             state = begin_turn(state)
         given = _to_given(request, state)
         segment = await self._run(request.step, state, given, self._turns_left(state))
-        if state is not None and state.batch is not None:
+        if state is not None and state.batch is not None and given.answered:
             check_injected(segment, state.batch.resume_at, given.answered)
         batch = open_batch(segment)
         if batch is None:
@@ -170,7 +173,13 @@ class ClaudeAgentRunner:
         return left
 
     async def _run(
-        self, step: StepContext, state: SessionState | None, given: _Given, max_turns: int | None
+        self,
+        step: StepContext,
+        state: SessionState | None,
+        given: _Given,
+        max_turns: int | None,
+        *,
+        verbatim: bool = True,
     ) -> Segment:
         await asyncio.to_thread(sweep)
         place = await asyncio.to_thread(make_place)
@@ -183,6 +192,7 @@ class ClaudeAgentRunner:
             options.system_prompt = with_instructions(options.system_prompt, step.text_setting("instructions"))
             options.model = step.model_setting(self._models) or options.model
             options.max_turns = max_turns
+            options.verbatim_prompts = verbatim
             if state is not None:
                 options.resume = state.session_id
                 options.resume_session_at = state.batch.resume_at if state.batch is not None else None
@@ -231,8 +241,20 @@ class ClaudeAgentRunner:
         return Closed(state=None if state is None else write_state(state))
 
     async def compact(self, request: CompactRequest) -> CompactOutcome:
-        """Let the CLI fold the conversation into a summary."""
-        return CannotCompactNow(reason="not yet")
+        """Let the CLI fold the conversation into a summary, with its own command for that.
+
+        Raises:
+            SegmentError: The CLI came to no result.
+        """
+        state = read_state(request.state)
+        if state is None:
+            return CannotCompactNow(reason="the conversation is empty")
+        if request.batch is not None or (state.batch is not None and not state.batch.is_settled):
+            return CannotCompactNow(reason="calls are open; the CLI itself compacts a long turn")
+        # A command is no verbatim prompt; nothing of the user's is in it.
+        state = state.at_rest()
+        segment = await self._run(request.step, state, _Given(_COMPACT), None, verbatim=False)
+        return to_compacted(state, segment, request.step.step_number)
 
 
 def _to_given(request: RunModelRequest, state: SessionState | None) -> _Given:

@@ -1,6 +1,6 @@
 """What a session stores of a Claude Code conversation: the rows of its transcript, and what is open in it."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
@@ -55,6 +55,11 @@ class OpenBatch(_Document):
     resume_at: str
     calls: tuple[OpenCall, ...]
     rejected: tuple[str, ...] = ()
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether every call has its result already."""
+        return all(call.kind in ("inline", "kept") for call in self.calls)
 
     @property
     def unanswered(self) -> tuple[str, ...]:
@@ -112,6 +117,13 @@ class SessionState:
         if self.batch is not None:
             rows[MAIN] = rows.get(MAIN, []) + unpack(self.batch.rejected)
         return rows
+
+    def at_rest(self) -> "SessionState":
+        """Return the state of a conversation whose calls all have results, with these among its rows."""
+        if self.batch is None:
+            return self
+        rows = (*self.chunks.get(MAIN, ()), *self.batch.rejected)
+        return replace(self, chunks={**self.chunks, MAIN: rows}, batch=None, answers=None)
 
     def with_rows(self, added: dict[str, list[Row]]) -> dict[str, tuple[str, ...]]:
         """Return the chunks with the rows that a segment added."""

@@ -50,7 +50,8 @@ class Usage(Stored):
         requests: To the model.
         input_tokens: Of all requests.
         output_tokens: Of all requests.
-        cost: By the `price` of the session's options, in its unit; runners leave it alone.
+        cost: By the `price` of the session's options, in its unit. Without one it is what a framework reckons itself,
+            in US dollars, and otherwise 0.
     """
 
     requests: int = 0

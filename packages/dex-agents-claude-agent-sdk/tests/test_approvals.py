@@ -1,0 +1,143 @@
+"""Approvals, denials, failures and unknown outcomes; tools of the CLI, which run only when somebody said so."""
+
+from typing import Any
+
+from claude_agent_sdk import create_sdk_mcp_server, tool
+
+from dex_agents import ToolPolicy
+from dex_agents.errors import ToolDidNotHappen
+from dex_agents.testing import Decide, PendingQuestion, approve, deny
+from dex_agents.tools import Answer, ToolEffect, current_tool_call
+from support.claude_sessions import Shop, call, results, shown
+from support.fake_provider import Reply, ToolCall
+
+NEEDS_PEOPLE = ToolPolicy(effect=ToolEffect.NON_IDEMPOTENT_WRITE, approval=True)
+
+
+def bash(command: str, call_id: str) -> ToolCall:
+    return ToolCall("Bash", {"command": command, "description": "test"}, call_id)
+
+
+def answers(**by_call: Answer) -> Decide:
+    """Answer each call as planned; nobody else is asked."""
+
+    def find(asked: PendingQuestion) -> Answer:
+        assert asked.call is not None
+        return by_call[asked.call.call_id]
+
+    return find
+
+
+async def test_own_tools_are_approved_edited_denied_lost_and_raise_and_the_model_hears_how_each_ended(
+    shop: Shop,
+) -> None:
+    asked = [call("pay", "p1", "1"), call("pay", "p2", "2"), call("pay", "p3", "3"), call("write", "w1", "bad")]
+    shop.provider.script([Reply(tool_calls=asked), Reply(tool_calls=[call("write", "w2", "9")]), Reply(text="done")])
+    session = shop.session(decide=answers(p1=approve(), p2=approve({"x": "20"}), p3=deny("too much")))
+    await session.send("go")
+
+    told = results(shop.provider.requests[-1])
+    assert told["p1"] == "pay 1 is done"
+    assert told["p2"] == "pay 20 is done"
+    assert told["p3"] == "too much"
+    assert "unknown" in told["w1"]
+    assert "no line to the shop" in told["w1"]
+    assert shop.log == ["pay 1", "pay 20", "write bad", "write 9"]
+    # What the model asked for stays what it asked for.
+    assert ("assistant", {"type": "tool_use", "id": "p2", "name": "mcp__shop__pay", "input": {"x": "2"}}) in shown(
+        shop.provider.requests[-1]
+    )
+
+
+async def test_a_write_that_did_not_happen_may_be_tried_again_and_finds_its_key(shop: Shop) -> None:
+    keys: list[str] = []
+
+    @tool("send", "Send it.", {"to": str})
+    async def send(arguments: dict[str, Any]) -> dict[str, Any]:
+        running = current_tool_call()
+        assert running is not None
+        keys.append(running.idempotency_key)
+        if arguments["to"] == "nobody":
+            raise ToolDidNotHappen("nobody is there")
+        image = {"type": "image", "data": "aGk=", "mimeType": "image/png"}
+        return {"content": [{"type": "text", "text": "sent"}, image]}
+
+    agent = shop.options(mcp_servers={"post office": create_sdk_mcp_server("post", tools=[send])})
+    name = "mcp__post_office__send"
+    shop.provider.script(
+        [
+            Reply(tool_calls=[ToolCall(name, {"to": "nobody"}, "s1")]),
+            Reply(tool_calls=[ToolCall(name, {"to": "ann"}, "s2")]),
+            Reply(text="done"),
+        ]
+    )
+    session = shop.session(agent)
+    await session.send("go")
+
+    last = shop.provider.requests[-1]
+    assert "nobody is there" in results(last)["s1"]
+    [sent] = [block for _, block in shown(last) if block.get("tool_use_id") == "s2"]
+    source = {"type": "base64", "media_type": "image/png", "data": "aGk="}
+    assert sent["content"] == [{"type": "text", "text": "sent"}, {"type": "image", "source": source}]
+    assert keys == ["session-1/turn-1/call-1", "session-1/turn-1/call-2"]
+
+
+async def test_tools_of_the_cli_run_by_policy_by_rule_or_by_people_and_never_otherwise(shop: Shop) -> None:
+    kept = shop.directory / "kept"
+    kept.write_text("hello\n", encoding="utf-8")
+    first = [
+        ToolCall("Read", {"file_path": str(kept)}, "by-policy"),
+        ToolCall("Glob", {"pattern": "*"}, "by-nobody"),
+        bash("echo ruled", "by-rule"),
+    ]
+    edit = {"file_path": str(kept), "old_string": "hello", "new_string": "bye"}
+    second = [
+        ToolCall("Edit", edit, "approved"),
+        ToolCall("Write", {"file_path": str(shop.directory / "denied"), "content": "x"}, "denied"),
+        ToolCall("Write", {"file_path": str(shop.directory / "asked"), "content": "x"}, "edited"),
+    ]
+    shop.provider.script([Reply(tool_calls=first), Reply(tool_calls=second), Reply(text="done")])
+    other = {"file_path": str(shop.directory / "edited"), "content": "by a person"}
+    session = shop.session(
+        shop.options(tools=["Bash", "Edit", "Glob", "Read", "Write"], allowed_tools=["Bash(echo:*)"]),
+        tools={"Read": ToolEffect.READ, "Edit": NEEDS_PEOPLE, "Write": NEEDS_PEOPLE},
+        decide=answers(approved=approve(), denied=deny("not that file"), edited=approve(other)),
+    )
+    await session.send("go")
+
+    told = results(shop.provider.requests[-1])
+    assert "hello" in told["by-policy"]
+    assert "Glob is not allowed here" in told["by-nobody"]
+    assert told["by-rule"] == "ruled"
+    # The CLI that runs it alone knows what the conversation has read, without which it refuses to edit.
+    assert "has been updated" in told["approved"]
+    assert told["denied"] == "not that file"
+    assert kept.read_text(encoding="utf-8") == "bye\n"
+    assert {path.name for path in shop.directory.iterdir()} == {"kept", "edited"}
+    assert (shop.directory / "edited").read_text(encoding="utf-8") == "by a person"
+    assert [each.request.name for each in session.calls] == ["Edit", "Write", "Write"]
+
+
+async def test_a_rejected_command_never_runs_although_a_rule_allows_it_and_an_approved_one_runs_once_without_secrets(
+    shop: Shop,
+) -> None:
+    shop.provider.script(
+        [
+            Reply(tool_calls=[bash("echo no >> ran", "no"), bash("echo yes >> ran; env", "yes")]),
+            Reply(text="done"),
+            Reply(text="and on"),
+        ]
+    )
+    session = shop.session(
+        shop.options(tools=["Bash"], allowed_tools=["Bash"]),
+        tools={"Bash": NEEDS_PEOPLE},
+        decide=answers(no=deny("rejected by ann"), yes=approve()),
+    )
+    await session.send("go")
+    await session.send("go on")
+
+    told = results(shop.provider.requests[-1])
+    assert (shop.directory / "ran").read_text(encoding="utf-8") == "yes\n"
+    assert told["no"] == "rejected by ann"
+    assert "not-a-secret" not in told["yes"]
+    assert len(shop.provider.requests) == 3
