@@ -3,6 +3,7 @@
 from typing import Any
 
 from claude_agent_sdk import create_sdk_mcp_server, tool
+from pydantic import JsonValue
 
 from dex_agents import ToolPolicy
 from dex_agents.errors import ToolDidNotHappen
@@ -97,7 +98,7 @@ async def test_tools_of_the_cli_run_by_policy_by_rule_or_by_people_and_never_oth
         ToolCall("Write", {"file_path": str(shop.directory / "asked"), "content": "x"}, "edited"),
     ]
     shop.provider.script([Reply(tool_calls=first), Reply(tool_calls=second), Reply(text="done")])
-    other = {"file_path": str(shop.directory / "edited"), "content": "by a person"}
+    other: dict[str, JsonValue] = {"file_path": str(shop.directory / "edited"), "content": "by a person"}
     session = shop.session(
         shop.options(tools=["Bash", "Edit", "Glob", "Read", "Write"], allowed_tools=["Bash(echo:*)"]),
         tools={"Read": ToolEffect.READ, "Edit": NEEDS_PEOPLE, "Write": NEEDS_PEOPLE},

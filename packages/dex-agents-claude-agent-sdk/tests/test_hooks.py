@@ -1,0 +1,72 @@
+"""Hooks of the user's own are kept, and what they say about a call holds wherever it runs."""
+
+from typing import Any
+
+from claude_agent_sdk import HookMatcher
+
+from dex_agents.testing import PendingQuestion, approve
+from dex_agents.tools import Answer
+from support.claude_sessions import Shop, call, results
+from support.fake_provider import Reply
+
+
+async def test_hooks_refuse_change_and_put_to_people_what_would_run_in_a_step(shop: Shop) -> None:
+    seen: list[str] = []
+
+    async def before(given: Any, call_id: str | None, context: Any) -> Any:
+        seen.append(f"{given['hook_event_name']} {call_id}")
+        said: dict[str, Any] = {"hookEventName": "PreToolUse"}
+        match given["tool_input"]["x"]:
+            case "refuse":
+                said.update(permissionDecision="deny", permissionDecisionReason="the hook says no")
+            case "change":
+                said.update(permissionDecision="allow", updatedInput={"x": "changed"})
+            case "ask":
+                said.update(permissionDecision="ask")
+            case _:
+                return {}
+        return {"hookSpecificOutput": said}
+
+    async def after(given: Any, call_id: str | None, context: Any) -> Any:
+        seen.append(f"{given['hook_event_name']} {call_id}")
+        return {}
+
+    asked: list[str] = []
+
+    def decide(question: PendingQuestion) -> Answer:
+        assert question.call is not None
+        asked.append(question.call.call_id)
+        return approve()
+
+    calls = [call("write", f"w{n}", x) for n, x in enumerate(("refuse", "change", "ask", "plain"))]
+    shop.provider.script(
+        [
+            Reply(tool_calls=[*calls, call("read", "r", "1")]),
+            Reply(tool_calls=[call("write", "w9", "refuse")]),
+            Reply(text="done"),
+        ]
+    )
+    hooks: Any = {"PreToolUse": [HookMatcher(hooks=[before])], "PostToolUse": [HookMatcher(hooks=[after])]}
+    session = shop.session(shop.options(hooks=hooks), decide=decide)
+    await session.send("go")
+
+    told = results(shop.provider.requests[-1])
+    assert told["w0"] == told["w9"] == "the hook says no"
+    assert shop.log == ["read 1", "write changed", "write ask", "write plain"]
+    assert asked == ["w2"]
+    assert {"PreToolUse w0", "PreToolUse w3", "PreToolUse r", "PostToolUse r"} <= set(seen)
+
+
+async def test_a_hook_that_stops_the_agent_ends_the_turn_and_nothing_runs(shop: Shop) -> None:
+    async def stop(given: Any, call_id: str | None, context: Any) -> Any:
+        return {"continue_": False, "stopReason": "enough"}
+
+    shop.provider.script([Reply(text="I begin.", tool_calls=[call("write", "w", "1")]), Reply(text="hello")])
+    hooks: Any = {"PreToolUse": [HookMatcher(matcher="mcp__shop__write", hooks=[stop])]}
+    session = shop.session(shop.options(hooks=hooks))
+    await session.send("go")
+    await session.send("hello?")
+
+    assert shop.log == []
+    assert len(shop.provider.requests) == 2
+    assert [*results(shop.provider.requests[-1])] == ["w"]
