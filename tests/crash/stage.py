@@ -1,9 +1,9 @@
 """Plays a conversation with a Worker and an engine in processes of their own, and kills them at one moment of it."""
 
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -19,12 +19,19 @@ from support.scripted_runner import ScriptedRunner
 from support.waiting import wait_for
 
 ADAPTERS: Final = {
+    "claude-agent-sdk": "support.crash_agent_claude_agent_sdk:flow",
     "google-adk": "support.crash_agent_google_adk:flow",
     "langgraph": "support.crash_agent_langgraph:flow",
     "openai-agents": "support.crash_agent_openai_agents:flow",
     "pydantic-ai": "support.crash_agent_pydantic_ai:flow",
 }
 """Where each adapter's agent for these tests is, by the name with which the test ids begin."""
+
+PREFIXES: Final = {"claude-agent-sdk": "mcp__shop__"}
+"""What stands before the names of tools that the model of an adapter sees."""
+
+ONE_BY_ONE: Final = frozenset({"claude-agent-sdk"})
+"""Adapters whose calls of one response run one after another, in the model's order."""
 
 SALE: Final = (
     ToolCall("read_stock", {"item": "lamp"}),
@@ -75,11 +82,14 @@ class Stage:
         provider: FakeProvider,
         processes: DurableProcesses,
         session: AgentSession,
+        adapter: str,
         moment: Moment | None,
         victim: Victim | None,
     ) -> None:
         self.session = session
         self.moment = moment
+        self._prefix = PREFIXES.get(adapter, "")
+        self._is_one_by_one = adapter in ONE_BY_ONE
         self.outcome = Outcome()
         self._directory = directory
         self._provider = provider
@@ -130,7 +140,7 @@ class Stage:
 
         async def pending() -> str | None:
             snapshot = await self.patiently(self.session.snapshot)
-            settled = {call.name for call in snapshot.tool_calls if call.status != "pending"}
+            settled = {self._name(call.name) for call in snapshot.tool_calls if call.status != "pending"}
             interrupts = snapshot.pending_interrupts
             return interrupts[0].interrupt_id if interrupts and settled >= FIRST_TOOLS else None
 
@@ -178,11 +188,11 @@ class Stage:
         """Answer as the model: by what the conversation holds, so that a repeated request gets the same reply."""
         text = json.dumps(request.body)
         if self.moment is not None and self.moment.story == "trouble":
-            return _trouble_reply(text, request.turn)
+            return self._shown(_trouble_reply(text, request.turn))
         is_first = [earlier.turn for earlier in self._provider.requests].count(request.turn) == 1
         is_held = self.moment is not None and self.moment.phase == "middle" and is_first
         gate = self._gate if is_held and str(self.moment) == f"RunModel-{request.turn + 1}.middle" else None
-        return Reply(tool_calls=SALE, gate=gate) if request.turn == 0 else Reply(text=SOLD, gate=gate)
+        return self._shown(Reply(tool_calls=SALE, gate=gate) if request.turn == 0 else Reply(text=SOLD, gate=gate))
 
     async def crime(self, *steps: str) -> None:
         """Kill and restart the victim, if its moment belongs to one of these Steps and phases."""
@@ -221,8 +231,23 @@ class Stage:
             and not snapshot.pending_interrupts
         ):
             return False
-        settled = {call.name for call in snapshot.tool_calls if call.status == "ok"}
-        return not snapshot.tool_calls or moment.story != "sale" or settled >= FIRST_TOOLS - {moment.tool}
+        settled = {self._name(call.name) for call in snapshot.tool_calls if call.status == "ok"}
+        return not snapshot.tool_calls or moment.story != "sale" or settled >= self._before(moment.tool)
+
+    def _before(self, tool: str) -> set[str]:
+        """Return which calls of the sale must be over before a call is hit, or anything behind all of them."""
+        names = [call.name for call in SALE if call.name in FIRST_TOOLS]
+        if self._is_one_by_one and tool in names:
+            return set(names[: names.index(tool)])
+        return {*names} - {tool}
+
+    def _name(self, shown: str) -> str:
+        return shown.removeprefix(self._prefix)
+
+    def _shown(self, reply: Reply) -> Reply:
+        """Return a reply whose calls have the names that the adapter's model sees."""
+        calls = [replace(call, name=self._prefix + call.name) for call in reply.tool_calls]
+        return replace(reply, tool_calls=calls)
 
 
 def _trouble_reply(text: str, turn: int) -> Reply:
@@ -276,9 +301,13 @@ async def play_trouble(stage: Stage) -> None:
 
 @asynccontextmanager
 async def open_stage(
-    directory: Path, adapter: str, moment: Moment | None, victim: Victim | None
+    directory: Path,
+    adapter: str,
+    moment: Moment | None,
+    victim: Victim | None,
+    more: Mapping[str, str] | None = None,
 ) -> AsyncGenerator[Stage]:
-    """Start the processes and the session."""
+    """Start the processes and the session; `more` is for the environment of the processes."""
     async with FakeProvider() as provider:
         environment = {
             "CRASH_FLOW": ADAPTERS[adapter],
@@ -290,6 +319,7 @@ async def open_stage(
             "CRASH_PROVIDER": provider.openai_base_url,
             "CRASH_ANTHROPIC": provider.anthropic_base_url,
             "CRASH_GEMINI": provider.gemini_base_url,
+            **(more or {}),
         }
         with DurableProcesses(directory, "support.crash_worker:flow", environment) as processes:
             processes.start_engine()
@@ -299,6 +329,6 @@ async def open_stage(
             async with AgentSessionClient(flow, address=processes.address) as client:
                 session = client.session("order-1")
                 await session.start()
-                stage = Stage(directory, provider, processes, session, moment, victim)
+                stage = Stage(directory, provider, processes, session, adapter, moment, victim)
                 provider.script(stage.reply)
                 yield stage

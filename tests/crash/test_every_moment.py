@@ -12,7 +12,8 @@ from typing import cast
 import pytest
 
 from crash.moments import SALE_METHODS, TROUBLE_METHODS, Moment, Victim, chosen
-from crash.stage import ADAPTERS, SALE, SOLD, TROUBLE, Outcome, open_stage
+from crash.stage import ADAPTERS, ONE_BY_ONE, SALE, SOLD, TROUBLE, Outcome, open_stage
+from support.claude_requests import without_chance
 
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _UNDISTURBED: dict[tuple[str, str], Outcome] = {}
@@ -49,7 +50,9 @@ async def test_the_undisturbed_sale_runs_every_call_once_and_every_step_of_the_m
     assert len(outcome.requests) == 2
     assert {name: len(keys) for name, keys in outcome.runs.items() if keys} == {call.name: 1 for call in SALE}
     assert {key for keys in outcome.runs.values() for key in keys} == {f"order-1/turn-1/call-{n}" for n in range(1, 5)}
-    wanted = {f"{method}.{side}" for method in SALE_METHODS for side in ("before", "after")}
+    waits = [f"AwaitToolStart-{n}.{method}" for n in range(1, 4) for method in ("wait_for", "execute")]
+    methods = [*SALE_METHODS, *(waits if adapter in ONE_BY_ONE else ())]
+    wanted = {f"{method}.{side}" for method in methods for side in ("before", "after")}
     assert set(outcome.points) == wanted
 
 
@@ -73,7 +76,7 @@ async def test_a_session_survives_a_kill(tmp_path: Path, adapter: str, moment: M
     _check_model_requests(moment, victim, wanted, outcome)
     lost = {moment.tool} if moment.tool and moment.step.startswith("CallSingleAttemptTool") else set[str]()
     # What the model was shown in the end, and what people read, is what it would have been; but for the lost call.
-    undisturbed_words, disturbed_words = (_numbered([each.requests[-1].body, each.log]) for each in (wanted, outcome))
+    undisturbed_words, disturbed_words = (_numbered([_request(adapter, each), each.log]) for each in (wanted, outcome))
     told = list(_differences(undisturbed_words, disturbed_words))
     results = {"charge": "30 euros are charged", "ship": "lamp is on its way"}
     for before, after in told:
@@ -103,6 +106,11 @@ def _check_model_requests(moment: Moment, victim: Victim, wanted: Outcome, outco
     may_repeat = moment.step.startswith("RunModel") and victim == "engine"
     extra = len(outcome.requests) - len(wanted.requests)
     assert int(repeated) <= extra <= int(repeated or may_repeat), f"{extra} more model requests"
+
+
+def _request(adapter: str, outcome: Outcome) -> object:
+    body = outcome.requests[-1].body
+    return without_chance(body) if adapter == "claude-agent-sdk" else body
 
 
 def _numbered(value: object) -> object:

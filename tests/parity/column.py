@@ -15,6 +15,7 @@ from parity.toolbox import Toolbox
 from support.fake_provider import FakeProvider, Reply
 
 COLUMNS: Final[Mapping[str, str]] = {
+    "claude-agent-sdk": "parity.adapters.claude_agent_sdk:ClaudeAgentSDKColumn",
     "google-adk": "parity.adapters.google_adk:GoogleADKColumn",
     "langgraph": "parity.adapters.langgraph:LangGraphColumn",
     "openai-agents": "parity.adapters.openai_agents:OpenAIAgentsColumn",
@@ -141,6 +142,10 @@ class Column(Protocol):
         The runner has the same agent as the plain run, built anew, and the policies `toolbox.POLICIES`.
         """
         ...
+
+    def tool_name(self, shown: str) -> str:
+        """Return the toolbox's name of a tool, for a framework that shows the model another one."""
+        return shown
 
     def normalise(self, body: JsonValue) -> JsonValue:
         """Replace what is random in a provider request; called for every request of a real client."""

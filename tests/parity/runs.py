@@ -37,7 +37,7 @@ async def run_in_memory(column: Column, scenario: Scenario, path: ModelPath, pro
 
         def decide(pending: PendingQuestion) -> Answer:
             assert pending.call is not None
-            return scenario.decision(pending.call.name, pending.call.arguments)
+            return scenario.decision(column.tool_name(pending.call.name), pending.call.arguments)
 
         session = InMemorySession(make_runner, decide=decide, settings=scenario.settings)
         run = Run(requests=[])
@@ -63,7 +63,7 @@ async def run_on_the_engine(
             await session.start(settings=scenario.settings)
             run = Run(requests=[])
             for turn in scenario.turns:
-                run.endings.append(await _run_turn(session, scenario, turn))
+                run.endings.append(await _run_turn(column, session, scenario, turn))
             run.usage = _usage((await session.snapshot()).usage)
     return _complete(column, stage, run)
 
@@ -106,12 +106,13 @@ def _complete(column: Column, stage: Stage, run: Run) -> Run:
     return run
 
 
-async def _run_turn(session: AgentSession, scenario: Scenario, turn: str | Sequence[Block]) -> Ending:
+async def _run_turn(column: Column, session: AgentSession, scenario: Scenario, turn: str | Sequence[Block]) -> Ending:
     receipt = await session.send(turn)
     result = asyncio.create_task(session.wait_for_result(receipt.message_id, timeout=TURN_SECONDS))
     while scenario.decisions and not result.done():
         for interrupt in (await session.snapshot()).pending_interrupts:
-            await _answer(session, interrupt, scenario.decision(interrupt.tool_name, interrupt.arguments))
+            tool = column.tool_name(interrupt.tool_name)
+            await _answer(session, interrupt, scenario.decision(tool, interrupt.arguments))
         await asyncio.wait([result], timeout=0.01)
     try:
         ended = await result

@@ -1,7 +1,6 @@
 """Agents of the Claude Agent SDK with the real CLI on the fake provider, for tests."""
 
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,9 +12,9 @@ from dex_agents import ToolPolicy
 from dex_agents.testing import Decide, InMemorySession, refuse_questions
 from dex_agents.tools import ToolEffect, ToolPolicies
 from dex_agents_claude_agent_sdk import ClaudeAgentRunner
+from support.claude_requests import flat_blocks
 from support.fake_provider import FakeProvider, RecordedRequest, ToolCall
 
-_REMINDER = re.compile(r"\n*<system-reminder>\n<total_tokens>.*?</system-reminder>", re.DOTALL)
 MODEL = "claude-sonnet-4-5"
 POLICIES: ToolPolicies = {
     "read": ToolEffect.READ,
@@ -84,32 +83,7 @@ def call(name: str, call_id: str, x: str) -> ToolCall:
 
 def shown(request: RecordedRequest) -> list[tuple[str, Any]]:
     """Return what the model was shown: role and block, without the CLI's reminders and marks for caching."""
-    found: list[tuple[str, Any]] = []
-    for message in request.body["messages"]:
-        content = message["content"]
-        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
-        for block in blocks:
-            if block["type"] == "text" and block["text"].startswith("<system-reminder>"):
-                continue
-            found.append((message["role"], _without_reminders(block)))
-    return found
-
-
-def _without_reminders(block: dict[str, Any]) -> dict[str, Any]:
-    """Leave out marks for caching, and what the CLI adds behind a result to say how many tokens are left."""
-    kept = {key: one for key, one in block.items() if key != "cache_control"}
-    if block["type"] != "tool_result":
-        return kept
-    if isinstance(block["content"], str):
-        kept["content"] = _REMINDER.sub("", block["content"])
-        return kept
-    texts = [
-        {**one, "text": _REMINDER.sub("", one["text"])} if one["type"] == "text" else one for one in block["content"]
-    ]
-    kept["content"] = [one for one in texts if one.get("text") != ""]
-    if kept["content"] and len(kept["content"]) < len(texts) and "text" in kept["content"][-1]:
-        kept["content"][-1]["text"] = kept["content"][-1]["text"].removesuffix("\n")
-    return kept
+    return [*flat_blocks(request.body)]
 
 
 def results(request: RecordedRequest) -> dict[str, str]:

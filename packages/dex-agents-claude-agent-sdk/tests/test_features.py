@@ -74,7 +74,8 @@ async def test_the_model_asks_people_and_gets_their_answer_as_the_cli_words_it(s
     shop.provider.script(
         [Reply(tool_calls=[ToolCall("AskUserQuestion", QUESTIONS, "q"), call("write", "w", "1")]), Reply(text="ok")]
     )
-    session = shop.session(shop.options(tools=["AskUserQuestion"]), decide=decide)
+    agent = shop.options(tools=["AskUserQuestion", "Read"], allowed_tools=["Read"])
+    session = shop.session(agent, decide=decide)
     await session.send("paint it")
 
     assert [each.question.prompt for each in asked] == ["Which colour? (Red, Blue)"]

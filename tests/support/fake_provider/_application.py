@@ -25,6 +25,8 @@ from support.fake_provider._responses import Responses
 from support.fake_provider._script import Script, ScriptExhaustedError
 from support.fake_provider._wire import JsonObject, ModelCall, RefusedRequestError, WireFormat
 
+_BYTES_PER_TOKEN = 4
+
 
 class Application:
     """An ASGI application that answers from a script.
@@ -50,6 +52,7 @@ class Application:
                 self._route("/v1/chat/completions", ChatCompletions(reasoning_field)),
                 self._route("/v1/responses", Responses()),
                 self._route("/v1/messages", AnthropicMessages()),
+                Route("/v1/messages/count_tokens", _count_tokens, methods=["POST"]),
                 *(
                     self._route(f"/{version}/models/{{model_and_method}}", Gemini())
                     for version in ("v1beta", "v1", "v1alpha")
@@ -128,6 +131,11 @@ class Application:
         self._record(request, {}, None)
         message = f"the fake provider does not serve {request.method} {request.url.path}"
         return JSONResponse({"error": {"message": message, "type": "not_found_error"}}, 404)
+
+
+async def _count_tokens(request: Request) -> Response:
+    """Answer how long a request would be; no model is called, so nothing is recorded."""
+    return JSONResponse({"input_tokens": len(await request.body()) // _BYTES_PER_TOKEN})
 
 
 async def _json_object(request: Request) -> JsonObject:

@@ -63,10 +63,14 @@ def to_steering_blocks(messages: Sequence[Message]) -> list[ApiBlock]:
     return [block for message in messages for block in to_user_blocks(message.blocks)]
 
 
-def result_block(call_id: str, content: JsonValue, *, is_error: bool) -> ApiBlock:
+def result_block(call_id: str, content: JsonValue) -> ApiBlock:
     """Write the result of a call."""
-    block: ApiBlock = {"type": "tool_result", "tool_use_id": call_id, "content": content}
-    return {**block, "is_error": True} if is_error else block
+    return {"type": "tool_result", "tool_use_id": call_id, "content": content}
+
+
+def error_block(call_id: str, text: str) -> ApiBlock:
+    """Write the result of a call that went wrong, which the CLI tells as plain text."""
+    return {**result_block(call_id, text), "is_error": True}
 
 
 def settled_block(settled: SettledCall) -> ApiBlock:
@@ -74,9 +78,11 @@ def settled_block(settled: SettledCall) -> ApiBlock:
     settlement = settled.settlement
     call_id = settled.call.call_id
     if isinstance(settlement, Returned):
-        record = cast("dict[str, JsonValue]", settlement.record)
-        return result_block(call_id, record["content"], is_error=settlement.is_error)
-    return result_block(call_id, [text_block(settlement.message)], is_error=True)
+        content = cast("dict[str, JsonValue]", settlement.record)["content"]
+        if settlement.is_error:
+            return error_block(call_id, as_text(content))
+        return result_block(call_id, content)
+    return error_block(call_id, settlement.message)
 
 
 def to_log_blocks(content: Sequence[ContentBlock]) -> tuple[Block, ...]:

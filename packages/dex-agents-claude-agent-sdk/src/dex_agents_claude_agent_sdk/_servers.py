@@ -7,7 +7,7 @@ from typing import Any, Final, cast
 from claude_agent_sdk import McpSdkServerConfig, SdkMcpTool, create_sdk_mcp_server
 from mcp import Client
 from mcp.server import Server
-from mcp.types import CallToolRequestParams, CallToolResult, TextContent
+from mcp.types import CallToolRequestParams, CallToolResult, ListToolsResult, TextContent, Tool
 from pydantic import JsonValue
 
 from dex_agents_claude_agent_sdk._private import sdk_tools_of
@@ -15,6 +15,11 @@ from dex_agents_claude_agent_sdk._private import sdk_tools_of
 NOT_RUN: Final = "not run: a call of this tool runs in a Step of its own"
 """What a CLI hears that calls a tool past its hooks. The model never reads it, because the segment fails."""
 
+MAX_RESULT_CHARACTERS: Final = 200_000
+"""Up to this size the CLI shows the model a result of an own tool whole, where the tool says nothing else. The CLI's
+own limit is about 50,000; beyond it the model gets a path to a file, which the next Worker does not have."""
+
+_RESULT_SIZE: Final = "anthropic/maxResultSizeChars"
 _METHODS: Final = (
     "completion/complete",
     "logging/setLevel",
@@ -25,7 +30,6 @@ _METHODS: Final = (
     "resources/subscribe",
     "resources/templates/list",
     "resources/unsubscribe",
-    "tools/list",
 )
 """Methods of MCP that a guarded server passes on as they are."""
 
@@ -46,6 +50,16 @@ def guard(server: Server[Any], may_run: Callable[[str], bool]) -> Server[Any]:
         entry = server.get_request_handler(method)
         if entry is not None:
             guarded.add_request_handler(method, entry.params_type, entry.handler)
+    listing = server.get_request_handler("tools/list")
+    if listing is not None:
+
+        async def on_list(context: Any, parameters: Any) -> Any:
+            listed = await listing.handler(context, parameters)
+            if not isinstance(listed, ListToolsResult):
+                return listed
+            return listed.model_copy(update={"tools": [_with_size(tool) for tool in listed.tools]})
+
+        guarded.add_request_handler("tools/list", listing.params_type, on_list)
     call = server.get_request_handler("tools/call")
     if call is not None:
 
@@ -56,6 +70,10 @@ def guard(server: Server[Any], may_run: Callable[[str], bool]) -> Server[Any]:
 
         guarded.add_request_handler("tools/call", CallToolRequestParams, on_call)
     return guarded
+
+
+def _with_size(tool: Tool) -> Tool:
+    return tool.model_copy(update={"meta": {_RESULT_SIZE: MAX_RESULT_CHARACTERS, **(tool.meta or {})}})
 
 
 @dataclass
