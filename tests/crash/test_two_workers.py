@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from crash.stage import ADAPTERS
+from crash.stage import ADAPTERS, PREFIXES
 from dex_agents import AgentSessionClient, AgentSessionFlow
 from support.crash_tools import runs
 from support.durable_processes import DurableProcesses
@@ -20,7 +20,7 @@ ANSWER = "There are seven."
 async def test_a_killed_worker_is_noticed_at_once_when_another_one_is_there(tmp_path: Path, adapter: str) -> None:
     provider_directory = tmp_path / "provider"
     provider_directory.mkdir()
-    calls = (ToolCall("read_stock", {"item": "lamp"}),)
+    calls = (ToolCall(f"{PREFIXES.get(adapter, '')}read_stock", {"item": "lamp"}),)
     with FakeProviderProcess([Reply(tool_calls=calls), Reply(text=ANSWER)], provider_directory) as provider:
         log = tmp_path / "tools.jsonl"
         environment = {
