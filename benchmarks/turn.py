@@ -11,7 +11,7 @@ engine, the Worker and the client. The engine's file is on a real disk (`--direc
 |---|---|
 | bare_p50_ms, durable_p50_ms | medians: the framework's plain run; `session.ask` in a new session that already waits |
 | added_p50_ms | median of the differences of the pairs |
-| turns_per_s_32_sessions | 32 sessions, each sending its next message when it has its answer |
+| turns_per_s_32_sessions | 32 sessions (2 of Claude Code), each sending its next message when it has its answer |
 | fsyncs_per_turn, fsyncs_per_turn_32_sessions | see below; from the message until the session waits again |
 | bytes_per_turn | bytes that the process gave to the disk in the turns alone (`ru_oublock`; 0 on a RAM disk) |
 | cpu_ms_per_turn | CPU time of the whole process, all threads, in the durable turns alone |
@@ -58,11 +58,15 @@ class BenchmarkAgent:
         distribution: The framework's distribution.
         run_plainly: Runs one turn without any session.
         flow: The same agent's sessions.
+        pairs: How many plain and durable turns are measured; fewer where each takes a second.
+        sessions: How many sessions run at once.
     """
 
     distribution: str
     run_plainly: Callable[[str], Awaitable[str]]
     flow: AgentSessionFlow
+    pairs: int = PAIRS
+    sessions: int = SESSIONS
 
 
 @dataclass
@@ -107,7 +111,8 @@ class Disk:
 async def measure_alone(agent: BenchmarkAgent, host: AgentHost, disk: Disk) -> Alone:
     """Run the pairs, one after another."""
     result = Alone()
-    for number in range(WARM_UP + PAIRS):
+    warm_up = min(WARM_UP, agent.pairs // 5)
+    for number in range(warm_up + agent.pairs):
         start = time.perf_counter()
         plain = await agent.run_plainly("Are they there?")
         bare = time.perf_counter() - start
@@ -121,7 +126,7 @@ async def measure_alone(agent: BenchmarkAgent, host: AgentHost, disk: Disk) -> A
         cpu = time.process_time() - cpu
         await disk.quiet()
         assert answer.text == plain
-        if number >= WARM_UP:
+        if number >= warm_up:
             result.bare.append(bare)
             result.durable.append(durable)
             result.fsyncs.append(disk.fsyncs() - fsyncs)
@@ -131,9 +136,9 @@ async def measure_alone(agent: BenchmarkAgent, host: AgentHost, disk: Disk) -> A
     return result
 
 
-async def measure_together(host: AgentHost, disk: Disk) -> tuple[float, float]:
-    """Run 32 sessions at once; returns turns a second and fsyncs a turn."""
-    sessions = [host.session(f"together-{number}") for number in range(SESSIONS)]
+async def measure_together(agent: BenchmarkAgent, host: AgentHost, disk: Disk) -> tuple[float, float]:
+    """Run many sessions at once; returns turns a second and fsyncs a turn."""
+    sessions = [host.session(f"together-{number}") for number in range(agent.sessions)]
     for session in sessions:
         await session.start()
     await asyncio.gather(*(session.ask("Are they there?") for session in sessions))
@@ -148,7 +153,7 @@ async def measure_together(host: AgentHost, disk: Disk) -> tuple[float, float]:
     await asyncio.gather(*(talk(session) for session in sessions))
     seconds = time.perf_counter() - start
     await disk.quiet()
-    turns = SESSIONS * TURNS_OF_A_SESSION
+    turns = agent.sessions * TURNS_OF_A_SESSION
     return turns / seconds, (disk.fsyncs() - fsyncs) / turns
 
 
@@ -162,7 +167,7 @@ async def measure(framework: str, directory: Path) -> dict[str, str | float | in
     ):
         disk = Disk(engine, directory)
         alone = await measure_alone(agent, host, disk)
-        turns_per_second, fsyncs_together = await measure_together(host, disk)
+        turns_per_second, fsyncs_together = await measure_together(agent, host, disk)
     added = [durable - bare for bare, durable in zip(alone.bare, alone.durable, strict=True)]
     return {
         "framework": framework,
@@ -171,9 +176,9 @@ async def measure(framework: str, directory: Path) -> dict[str, str | float | in
         "bare_p50_ms": _milliseconds(alone.bare),
         "durable_p50_ms": _milliseconds(alone.durable),
         "added_p50_ms": _milliseconds(added),
-        "turns_per_s_32_sessions": round(turns_per_second, 1),
+        f"turns_per_s_{agent.sessions}_sessions": round(turns_per_second, 1),
         "fsyncs_per_turn": round(statistics.mean(alone.fsyncs), 2),
-        "fsyncs_per_turn_32_sessions": round(fsyncs_together, 2),
+        f"fsyncs_per_turn_{agent.sessions}_sessions": round(fsyncs_together, 2),
         "bytes_per_turn": round(statistics.mean(alone.bytes)),
         "cpu_ms_per_turn": _milliseconds(alone.cpu),
     }

@@ -9,7 +9,10 @@ import pytest
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-@pytest.mark.parametrize("example", ["google_adk_support.py", "openai_agents_support.py", "pydantic_ai_support.py"])
+@pytest.mark.parametrize(
+    "example",
+    ["claude_agent_sdk_support.py", "google_adk_support.py", "openai_agents_support.py", "pydantic_ai_support.py"],
+)
 def test_the_support_example_asks_for_approval_and_refunds(tmp_path: Path, example: str) -> None:
     ran = subprocess.run(
         [sys.executable, str(EXAMPLES / example)],
@@ -23,4 +26,6 @@ def test_the_support_example_asks_for_approval_and_refunds(tmp_path: Path, examp
 
     assert ran.returncode == 0, ran.stderr
     assert "refund({'order_id': 'A-17', 'euros': 60}): approve? [y/n]" in ran.stdout
-    assert "60 euros of A-17 are refunded (key customer-42/turn-1/call-2)" in ran.stdout
+    # A read that runs inside a model Step is no call of the session's.
+    number = 1 if example.startswith("claude") else 2
+    assert f"60 euros of A-17 are refunded (key customer-42/turn-1/call-{number})" in ran.stdout

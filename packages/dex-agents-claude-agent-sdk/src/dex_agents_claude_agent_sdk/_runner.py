@@ -152,6 +152,7 @@ class ClaudeAgentRunner:
         batch = open_batch(segment)
         if batch is None:
             check_ending(segment)
+        said = segment.last_message()
         return ModelStep(
             outcome=to_outcome(segment, batch, self._book),
             state=write_state(next_state(state, segment, batch)),
@@ -159,6 +160,7 @@ class ClaudeAgentRunner:
             usage=to_usage(segment),
             context_tokens=segment.context_tokens,
             steering_taken=given.steered,
+            model=said[-1].model if said else "",
         )
 
     def _turns_left(self, state: SessionState | None) -> int | None:
