@@ -71,7 +71,7 @@ def test_a_build_without_workspace_sources_is_a_release_and_names_the_order_of_p
 
     assert main([str(built), "--github-output", str(output)]) == 0
     assert output.read_text() == capsys.readouterr().out
-    assert output.read_text().startswith('projects=["dex-agents-embedded", "dex-agents", "dex-agents-google-adk"')
+    assert output.read_text().startswith('projects=["dex-agents-embedded", "dex-agents", "dex-agents-claude-agent-sdk"')
 
 
 def test_two_builds_give_the_same_bytes(built: Path, tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ async def run_forked(
             await session.start(settings=scenario.settings)
             run = Run(requests=[])
             for turn in scenario.turns:
-                run.endings.append(await _run_turn(session, scenario, turn))
+                run.endings.append(await _run_turn(column, session, scenario, turn))
             fork = await session.fork("parity-2", from_sequence=1)
             for turn in scenario.turns[1:]:
                 run.endings.append(await _run_turn(fork, scenario, turn))

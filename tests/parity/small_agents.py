@@ -105,7 +105,30 @@ def google_adk(tool: Tool) -> SmallAgent:
     )
 
 
+def claude_agent_sdk(tool: Tool) -> SmallAgent:
+    from claude_agent_sdk import ClaudeAgentOptions, create_sdk_mcp_server
+    from claude_agent_sdk import tool as make_tool
+
+    from dex_agents_claude_agent_sdk import ClaudeAgentRunner
+    from dex_agents_claude_agent_sdk.testing import Said, ScriptedModel, tool_use
+
+    async def run(arguments: dict[str, Any]) -> dict[str, Any]:
+        return {"content": [{"type": "text", "text": tool(arguments["colour"])}]}
+
+    script: list[Said] = [[tool_use(f"mcp__shop__{tool.__name__}", {"colour": "red"}, "a")], *[ANSWER] * 3]
+    model = ScriptedModel(script)
+    model.start()
+    tools = [make_tool(tool.__name__, tool.__doc__ or "", {"colour": str})(run)]
+    agent = ClaudeAgentOptions(model="scripted", mcp_servers={"shop": create_sdk_mcp_server("shop", tools=tools)})
+    return SmallAgent(
+        make_runner=partial(ClaudeAgentRunner, model.drive(agent)),
+        shown=lambda number: str(model.shown[number - 1]),
+        result=lambda: model.shown[1].results["a"],
+    )
+
+
 SMALL_AGENTS: Final = {
+    "dex_agents_claude_agent_sdk": claude_agent_sdk,
     "dex_agents_pydantic_ai": pydantic_ai,
     "dex_agents_langgraph": langgraph,
     "dex_agents_openai_agents": openai_agents,

@@ -18,7 +18,7 @@ def make_tool(function: Callable[..., Awaitable[str]]) -> SdkMcpTool[Any]:
     async def run(arguments: dict[str, Any]) -> dict[str, Any]:
         return {"content": [{"type": "text", "text": await function(**arguments)}]}
 
-    schema = cast("dict[str, Any]", TypeAdapter(function).json_schema())
+    schema = TypeAdapter[Any](cast("Any", function)).json_schema()
     return tool(getattr(function, "__name__"), getdoc(function) or "", schema)(run)  # noqa: B009
 
 

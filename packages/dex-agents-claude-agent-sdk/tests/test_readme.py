@@ -30,7 +30,7 @@ async def test_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     names: dict[str, Any] = {"__name__": "readme"}
     exec(compile("\n".join(blocks), str(README), "exec", dont_inherit=True), names)  # noqa: S102  the README's own code
     await cast("Callable[[], Awaitable[None]]", names["test_the_order_is_looked_up"])()
-    agent = cast("ClaudeAgentOptions", names["agent"])
+    agent: ClaudeAgentOptions = names["agent"]
     with ScriptedModel(
         [[tool_use("mcp__shop__look_up_order", {"order_id": "A-17"}, "a")], "It is on its way."]
     ) as model:
@@ -38,7 +38,7 @@ async def test_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         assert await cast("Callable[[], Awaitable[str]]", names["plain"])() == "It is on its way."
         assert await cast("Callable[[], Awaitable[str]]", names["durable"])() == "It is on its way."
     assert [model.shown[1].results, model.shown[3].results] == [{"a": FOUND}, {"a": FOUND}]
-    described = cast("Any", names["coder_flow"]).runner.describe()
+    described = names["coder_flow"].runner.describe()
     assert {tool.name: tool.placement for tool in described.tools} == {
         "Read": "inside_model_step",
         "Grep": "inside_model_step",

@@ -160,7 +160,7 @@ def _agent(stage: Stage, directory: Path) -> ClaudeAgentOptions:
 
 def _tool(name: str, function: Callable[..., Awaitable[Any]]) -> SdkMcpTool[Any]:
     """Give a tool the framework's words for what may happen in it."""
-    schema = cast("dict[str, Any]", TypeAdapter(function).json_schema())
+    schema = TypeAdapter[Any](cast("Any", function)).json_schema()
 
     async def run(arguments: dict[str, Any]) -> dict[str, Any]:
         try:
