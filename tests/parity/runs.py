@@ -83,7 +83,7 @@ async def run_forked(
                 run.endings.append(await _run_turn(column, session, scenario, turn))
             fork = await session.fork("parity-2", from_sequence=1)
             for turn in scenario.turns[1:]:
-                run.endings.append(await _run_turn(fork, scenario, turn))
+                run.endings.append(await _run_turn(column, fork, scenario, turn))
     return _complete(column, stage, run)
 
 

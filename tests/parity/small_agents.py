@@ -10,6 +10,7 @@ from typing import Any, Final
 import pytest
 
 from dex_agents.runner import AgentFrameworkRunner
+from support.claude_requests import without_chance
 
 Tool = Callable[[str], str]
 """A tool with the one argument `colour`."""
@@ -25,11 +26,13 @@ class SmallAgent:
         make_runner: Makes a fresh runner; its keyword arguments are those of the adapter's runner.
         shown: Returns all that the model was shown with a request (1 is the first), as one text.
         result: Returns what the model was shown of the call's result in its second request.
+        prefix: What stands before the tool's name where the model sees it.
     """
 
     make_runner: Callable[..., AgentFrameworkRunner]
     shown: Callable[[int], str]
     result: Callable[[], Any]
+    prefix: str = ""
 
 
 def as_text(shown: Any) -> str:
@@ -113,7 +116,9 @@ def claude_agent_sdk(tool: Tool) -> SmallAgent:
     from dex_agents_claude_agent_sdk.testing import Said, ScriptedModel, tool_use
 
     async def run(arguments: dict[str, Any]) -> dict[str, Any]:
-        return {"content": [{"type": "text", "text": tool(arguments["colour"])}]}
+        result: Any = tool(arguments["colour"])
+        text = result if isinstance(result, str) else json.dumps(result)
+        return {"content": [{"type": "text", "text": text}]}
 
     script: list[Said] = [[tool_use(f"mcp__shop__{tool.__name__}", {"colour": "red"}, "a")], *[ANSWER] * 3]
     model = ScriptedModel(script)
@@ -122,8 +127,9 @@ def claude_agent_sdk(tool: Tool) -> SmallAgent:
     agent = ClaudeAgentOptions(model="scripted", mcp_servers={"shop": create_sdk_mcp_server("shop", tools=tools)})
     return SmallAgent(
         make_runner=partial(ClaudeAgentRunner, model.drive(agent)),
-        shown=lambda number: str(model.shown[number - 1]),
+        shown=lambda number: str(without_chance(model.shown[number - 1].body)),
         result=lambda: model.shown[1].results["a"],
+        prefix="mcp__shop__",
     )
 
 

@@ -33,7 +33,7 @@ async def test_a_result_that_was_found_out_looks_as_if_the_tool_had_returned_it(
     shown: list[str] = []
     for broken in (False, True):
         agent = small_agent(adapter, order)
-        session = InMemorySession(agent.make_runner, reconcilers={"order": find})
+        session = InMemorySession(agent.make_runner, reconcilers={f"{agent.prefix}order": find})
         assert isinstance(await session.send("order a shirt"), Finished)
         assert ("ReconcileToolCall" in session.steps) is broken
         shown.append(agent.shown(2))

@@ -166,7 +166,7 @@ async def test_a_conversation_is_folded_into_a_summary_that_takes_its_place(shop
 
     assert isinstance(folded, Compacted)
     assert "They said hello." in folded.summary
-    assert folded.folded_before_step == 7
+    assert folded.folded_before_step == 8
     session.state = folded.state
     await session.send("still there?")
     request = shop.provider.requests[-1]

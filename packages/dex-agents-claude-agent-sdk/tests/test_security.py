@@ -135,6 +135,8 @@ def test_the_description_says_where_each_tool_runs(shop: Shop) -> None:
         "Read": "inside_model_step",
         "mcp__files__*": "inside_model_step",
     }
+    schema = {"type": "object", "properties": {"x": {"type": "string"}}, "required": ["x"]}
+    assert [tool.arguments_schema for tool in described.tools[:4]] == [schema, schema, schema, None]
 
 
 def _with_variable(variable: str) -> list[str]:

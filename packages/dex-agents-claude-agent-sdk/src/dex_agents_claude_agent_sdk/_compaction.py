@@ -10,13 +10,13 @@ from dex_agents_claude_agent_sdk._segment import Segment
 from dex_agents_claude_agent_sdk._state import MAIN, SessionState, write_state
 
 
-def to_compacted(state: SessionState, segment: Segment, step_number: int) -> CompactOutcome:
+def to_compacted(state: SessionState, segment: Segment, folded_before_step: int) -> CompactOutcome:
     """Return the state with the rows from the CLI's mark on, which begin with its summary.
 
     Args:
         state: Before the compaction.
         segment: In which the CLI compacted.
-        step_number: Everything that earlier Steps recorded is in the summary.
+        folded_before_step: Everything that earlier Steps recorded is in the summary.
     """
     result = segment.ending
     marks = [place for place, row in enumerate(segment.added) if row.get("subtype") == "compact_boundary"]
@@ -33,7 +33,7 @@ def to_compacted(state: SessionState, segment: Segment, step_number: int) -> Com
         total_cost_usd=state.total_cost_usd + cost,
     )
     return Compacted(
-        state=write_state(compacted), summary=summary, folded_before_step=step_number, usage=to_usage(segment)
+        state=write_state(compacted), summary=summary, folded_before_step=folded_before_step, usage=to_usage(segment)
     )
 
 

@@ -77,6 +77,8 @@ def settled_block(settled: SettledCall) -> ApiBlock:
     """Write how the session settled a call."""
     settlement = settled.settlement
     call_id = settled.call.call_id
+    if isinstance(settlement, Returned) and settlement.reconciled:
+        return result_block(call_id, [text_block(settlement.text)])
     if isinstance(settlement, Returned):
         content = cast("dict[str, JsonValue]", settlement.record)["content"]
         if settlement.is_error:

@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from claude_agent_sdk import ClaudeAgentOptions
 
 from dex_agents import AgentSessionFlow, AgentSessionOptions, ToolPolicies
+from dex_agents.reconciliation import Reconcilers
+from dex_agents_claude_agent_sdk._names import own_servers, server_prefix
 from dex_agents_claude_agent_sdk._options import DEFAULT_ENVIRONMENT
 from dex_agents_claude_agent_sdk._runner import ClaudeAgentRunner
 from dex_agents_claude_agent_sdk._segment import SEGMENT_SECONDS
@@ -20,6 +22,7 @@ def session_flow(
     environment: Sequence[str] = DEFAULT_ENVIRONMENT,
     segment_seconds: float = SEGMENT_SECONDS,
     options: AgentSessionOptions | None = None,
+    reconcilers: Reconcilers | None = None,
 ) -> AgentSessionFlow:
     """Build the session Flow of an agent; `AgentHost` serves it.
 
@@ -32,6 +35,8 @@ def session_flow(
         environment: As for `ClaudeAgentRunner`.
         segment_seconds: As for `ClaudeAgentRunner`.
         options: The application's choices about sessions; None for the defaults.
+        reconcilers: Find out, by the tool's name, what became of a call whose outcome is unknown. For tools of the
+            application's own servers the tool's name alone will do.
 
     Raises:
         ConfigurationError: The agent names a conversation, or no Flow can have the name.
@@ -44,4 +49,6 @@ def session_flow(
         environment=environment,
         segment_seconds=segment_seconds,
     )
-    return AgentSessionFlow(runner, name=name, options=options or AgentSessionOptions())
+    prefixes = ["", *map(server_prefix, own_servers(agent))]
+    named = {prefix + tool: found for tool, found in (reconcilers or {}).items() for prefix in prefixes}
+    return AgentSessionFlow(runner, name=name, options=options or AgentSessionOptions(), reconcilers=named)

@@ -1,25 +1,49 @@
 """The tools of an agent as far as they are known before any run."""
 
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
 from claude_agent_sdk import ClaudeAgentOptions
+from pydantic import JsonValue
 
 from dex_agents.runner import KnownTool
 from dex_agents_claude_agent_sdk._names import ToolBook, own_servers, server_prefix
 from dex_agents_claude_agent_sdk._private import sdk_tools_of
 
+_JSON_TYPES: Final[Mapping[type, str]] = {str: "string", int: "integer", float: "number", bool: "boolean"}
+
 
 def known_tools(options: ClaudeAgentOptions, book: ToolBook) -> tuple[KnownTool, ...]:
     """List the tools of own servers, the listed tools of the CLI, and one line for each external server."""
-    names: list[str] = []
+    known: list[KnownTool] = []
     own = own_servers(options)
     for server, instance in own.items():
-        names += [server_prefix(server) + tool for tool in sdk_tools_of(instance) or {}]
-    if isinstance(options.tools, list):
-        names += options.tools
+        tools = sdk_tools_of(instance) or {}
+        known += [_known(server_prefix(server) + name, book, tool.input_schema) for name, tool in tools.items()]
+    names = list(options.tools) if isinstance(options.tools, list) else []
     if isinstance(options.mcp_servers, dict):
         names += [f"{server_prefix(server)}*" for server in options.mcp_servers if server not in own]
-    return tuple(_known(name, book) for name in names)
+    return (*known, *(_known(name, book) for name in names))
 
 
-def _known(name: str, book: ToolBook) -> KnownTool:
+def _known(name: str, book: ToolBook, schema: object = None) -> KnownTool:
     inside = book.place(name) in ("inline", "cli")
-    return KnownTool(name=name, policy=book.policy(name), placement="inside_model_step" if inside else "own_step")
+    return KnownTool(
+        name=name,
+        policy=book.policy(name),
+        placement="inside_model_step" if inside else "own_step",
+        arguments_schema=_json_schema(schema),
+    )
+
+
+def _json_schema(schema: object) -> JsonValue:
+    """Return what a tool declares as JSON Schema; None for what only the SDK can translate."""
+    if not isinstance(schema, dict):
+        return None
+    declared = cast("dict[str, Any]", schema)
+    if isinstance(declared.get("type"), str) and "properties" in declared:
+        return declared
+    if not all(isinstance(one, type) and one in _JSON_TYPES for one in declared.values()):
+        return None
+    properties: JsonValue = {name: {"type": _JSON_TYPES[one]} for name, one in declared.items()}
+    return {"type": "object", "properties": properties, "required": list(declared)}

@@ -255,7 +255,7 @@ class ClaudeAgentRunner:
         # A command is no verbatim prompt; nothing of the user's is in it.
         state = state.at_rest()
         segment = await self._run(request.step, state, _Given(_COMPACT), None, verbatim=False)
-        return to_compacted(state, segment, request.step.step_number)
+        return to_compacted(state, segment, request.first_step_of(0))
 
 
 def _to_given(request: RunModelRequest, state: SessionState | None) -> _Given:
