@@ -20,7 +20,7 @@ from dex_agents.testing import InMemorySession, PendingQuestion, TurnFailed
 from dex_agents.tools import Answer
 from dex_agents_pydantic_ai import PydanticAIRunner
 from dex_agents_pydantic_ai._content import to_user_content
-from dex_agents_pydantic_ai._state import dump_messages
+from dex_agents_pydantic_ai._state import dump_messages, read_state
 from dex_agents_pydantic_ai.testing import Script, ScriptedModel, ShownRequest, without_bookkeeping
 
 Mode = Literal["plain requests", "streamed", "every model step twice"]
@@ -137,7 +137,7 @@ async def run_durably(scenario: Scenario, *, streaming: bool, twice: bool) -> Tr
     trace.tokens = session.usage.input_tokens + session.usage.output_tokens
     trace.steps = session.steps
     if session.state is not None:
-        trace.history = without_bookkeeping(cast("dict[str, JsonValue]", session.state.value)["messages"])
+        trace.history = without_bookkeeping(cast("JsonValue", dump_messages(read_state(session.state).messages)))
     if twice:
         collapsed = [
             request for index, request in enumerate(model.shown) if index == 0 or request != model.shown[index - 1]

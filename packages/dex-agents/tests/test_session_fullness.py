@@ -1,6 +1,8 @@
 """A session that fills up warns, and a full one takes no message and can be carried over."""
 
 import asyncio
+import base64
+import random
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,11 @@ from support.scripted_sessions import scripted_session
 SMALL = AgentSessionOptions(session_capacity_bytes=800_000)
 
 
+def noise(seed: int) -> str:
+    """Return 50,000 characters that compress badly."""
+    return base64.b64encode(random.Random(seed).randbytes(37_500)).decode("ascii")
+
+
 async def events_until(session: AgentSession, turn_id: str) -> list[AgentEvent]:
     seen: list[AgentEvent] = []
     async for streamed in session.events():
@@ -29,7 +36,7 @@ async def test_a_filling_session_warns_and_a_full_one_refuses_messages_and_is_ca
     async with scripted_session(tmp_path, options=SMALL) as session:
         for number in range(4):
             # Said, answered, and twice more in what the model reads.
-            await session.ask(f"say {number}{'x' * 50_000}", timeout=10)
+            await session.ask(f"say {noise(number)}", timeout=10)
         with pytest.raises(SessionFullError, match=r"keeps about [78]\d\d,\d\d\d bytes, .* have 800,000; fork") as full:
             await session.ask("say more", timeout=10)
         assert full.value.session_id == "s-1"

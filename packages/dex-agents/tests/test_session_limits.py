@@ -1,6 +1,8 @@
 """What is too large, broken or misbehaving fails its call or its turn, and the session lives on."""
 
 import asyncio
+import base64
+import random
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
@@ -59,6 +61,11 @@ async def lives_on(session: AgentSession) -> None:
     assert (await session.snapshot()).lifecycle == "running"
 
 
+def _noise(seed: int) -> str:
+    """Return 450,000 characters that compress badly."""
+    return base64.b64encode(random.Random(seed).randbytes(337_500)).decode("ascii")
+
+
 class Growing(ScriptedRunner):
     """Keeps every result whole in its state, also when it closes a turn."""
 
@@ -67,13 +74,13 @@ class Growing(ScriptedRunner):
 
     async def run_model(self, request: RunModelRequest) -> ModelStep:
         step = await super().run_model(request)
-        grown: dict[str, JsonValue] = {"bulk": [*_bulk(request.state), f"{request.step.step_number} " + "y" * 450_000]}
+        grown: dict[str, JsonValue] = {"bulk": [*_bulk(request.state), _noise(request.step.step_number)]}
         return step.model_copy(update={"state": _with(step.state, grown)})
 
     async def close_turn(self, request: CloseTurnRequest) -> Closed:
         closed = await super().close_turn(request)
         assert closed.state is not None
-        bulk: dict[str, JsonValue] = {"bulk": [*_bulk(request.state), "z" * 450_000]}
+        bulk: dict[str, JsonValue] = {"bulk": [*_bulk(request.state), _noise(-request.step.step_number)]}
         return Closed(state=_with(closed.state, bulk))
 
 

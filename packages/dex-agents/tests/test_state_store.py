@@ -8,9 +8,9 @@ import pytest
 from dex import Context
 from pydantic import JsonValue
 
-from dex_agents._storage import state_cache, state_store
-from dex_agents._storage.state_cache import Cache
-from dex_agents._storage.state_store import HEAD_KEY, StateStore, begin_turn
+from dex_agents._storage import state_store
+from dex_agents._storage.bounded_cache import BoundedCache
+from dex_agents._storage.state_store import HEAD_KEY, StateStore
 from dex_agents.runner import FrameworkState
 
 
@@ -44,7 +44,7 @@ def stored(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
     monkeypatch.setattr(state_store, "RUN_STATE", stored)
     monkeypatch.setattr(state_store, "find_instance", lambda _, __, key: stored.texts.get(key))  # pyright: ignore
     if request.param != "same Worker":
-        monkeypatch.setattr(Cache, "get", lambda _, __: None)  # pyright: ignore
+        monkeypatch.setattr(BoundedCache, "get", lambda _, __: None)  # pyright: ignore
     yield stored
 
 
@@ -69,13 +69,12 @@ def messages_of(turn: int) -> list[JsonValue]:
 def test_a_long_session_comes_back_whole_from_few_packs(stored: MemoryMap) -> None:
     history: list[JsonValue] = []
     for turn in range(70):
-        begin_turn(CONTEXT)
-        for message in messages_of(turn):
+        for place, message in enumerate(messages_of(turn)):
             history.append(message)
             store = StateStore(CONTEXT)
             loaded = store.load()
             assert loaded is None or cast("Any", loaded.value)["messages"] == history[:-1]
-            store.save(state_of({"messages": list(history), "step": turn}))
+            store.save(state_of({"messages": list(history), "step": turn}), begins_turn=place == 0)
         ended = StateStore(CONTEXT)
         ended.end_turn()
 
@@ -89,15 +88,14 @@ def test_an_undone_turn_leaves_nothing_behind(stored: MemoryMap) -> None:
     first.save(state_of({"messages": messages_of(1)}))
     first.end_turn()
     for turn in (2, 3):
-        begin_turn(CONTEXT)
-        StateStore(CONTEXT).save(state_of({"messages": messages_of(1) + messages_of(turn)}))
+        changed = state_of({"messages": messages_of(1) + messages_of(turn)})
+        StateStore(CONTEXT).save(changed, begins_turn=True)
         undone = StateStore(CONTEXT)
         undone.restore_turn_start()
         undone.end_turn()
         assert value_now() == {"messages": messages_of(1)}
 
-    begin_turn(CONTEXT)
-    StateStore(CONTEXT).save(state_of({"messages": messages_of(1) + messages_of(4)}))
+    StateStore(CONTEXT).save(state_of({"messages": messages_of(1) + messages_of(4)}), begins_turn=True)
 
     assert value_now() == {"messages": messages_of(1) + messages_of(4)}
 
@@ -123,7 +121,7 @@ def test_two_sessions_with_equal_packs_and_other_roots_are_told_apart(stored: Me
 
 
 def test_a_cache_keeps_what_was_used_last_and_no_more_than_it_may() -> None:
-    cache = state_cache.Cache[str, str](10)
+    cache = BoundedCache[str, str](10)
     for name in "abc":
         cache.put(name, name.upper(), 4)
         assert cache.get("b" if name != "a" else "a") == ("B" if name != "a" else "A")

@@ -26,6 +26,7 @@ FORMAT: Final = 1
 """The layout of `FrameworkState.value`: `{"messages": [...], "turn": {...} | null}` (compacted: and `"summary"`)."""
 
 _USAGE: Final = TypeAdapter(RunUsage)
+_RESULT_KINDS: Final = frozenset({"tool-return", "builtin-tool-return"})
 
 
 class _Document(BaseModel):
@@ -197,7 +198,7 @@ def read_state(state: FrameworkState | None) -> SessionState:
 def write_state(state: SessionState) -> FrameworkState:
     """Write a state for the session to store."""
     turn = None if state.turn is None else state.turn.model_dump(mode="json")
-    value: dict[str, JsonValue] = {"messages": dump_messages(state.messages), "turn": turn}
+    value: dict[str, JsonValue] = {"messages": _dump_history(state.messages), "turn": turn}
     if state.summary is not None:
         value["summary"] = state.summary
     return FrameworkState(
@@ -211,6 +212,16 @@ def write_state(state: SessionState) -> FrameworkState:
 def dump_messages(messages: Sequence[ModelMessage]) -> list[JsonValue]:
     """Write messages in the framework's own JSON form."""
     return json.loads(ModelMessagesTypeAdapter.dump_json(list(messages)))
+
+
+def _dump_history(messages: Sequence[ModelMessage]) -> list[JsonValue]:
+    """Write messages without what they do not have, which is a third of a short one."""
+    dumped = json.loads(ModelMessagesTypeAdapter.dump_json(list(messages), exclude_none=True))
+    for part in (part for message in dumped for part in message["parts"]):
+        # Of all that may be None, only the result of a tool has no default to be read with.
+        if part["part_kind"] in _RESULT_KINDS:
+            part.setdefault("content", None)
+    return dumped
 
 
 def load_messages(messages: Sequence[JsonValue]) -> list[ModelMessage]:

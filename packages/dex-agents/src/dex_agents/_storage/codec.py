@@ -16,13 +16,17 @@ class DocumentCodec(Generic[DocumentT]):
     Args:
         document_type: The kind.
         sealing: How it is stored; None leaves it readable.
+        is_kept: It is kept for long, and only Workers read it.
     """
 
     wire_kind = WireKind.JSON
 
-    def __init__(self, document_type: type[DocumentT], sealing: Sealing | None = None) -> None:
+    def __init__(
+        self, document_type: type[DocumentT], sealing: Sealing | None = None, *, is_kept: bool = False
+    ) -> None:
         self._document_type = document_type
         self._sealing = sealing
+        self._is_kept = is_kept
 
     @property
     def type_name(self) -> str:
@@ -35,7 +39,9 @@ class DocumentCodec(Generic[DocumentT]):
             raise TypeError(f"expected {self.type_name}, got {type(value).__qualname__}")
         # Nothing is left out: None may be a tool's result, and defaults carry the discriminators and versions.
         text = value.model_dump_json()
-        return Value(WireKind.JSON, text if self._sealing is None else self._sealing.seal_document(text))
+        return Value(
+            WireKind.JSON, text if self._sealing is None else self._sealing.seal_document(text, is_kept=self._is_kept)
+        )
 
     def decode(self, value: Value) -> DocumentT:
         """Read a document; fields of newer versions are ignored."""
@@ -46,17 +52,23 @@ class DocumentCodec(Generic[DocumentT]):
 
 
 def document_codecs(
-    sealing: Sealing, readable: frozenset[type[Stored]], *document_types: type[Stored]
+    sealing: Sealing,
+    readable: frozenset[type[Stored]],
+    kept: frozenset[type[Stored]],
+    *document_types: type[Stored],
 ) -> CodecRegistry:
     """Build the registry that knows these documents.
 
     Args:
         sealing: The application's codec.
         readable: Documents that are stored as they are, since they hold ids and numbers only.
+        kept: Documents that are kept for long and that only Workers read.
         document_types: All documents.
     """
     codecs: dict[object, Codec[Any]] = {
-        document_type: DocumentCodec(document_type, None if document_type in readable else sealing)
+        document_type: DocumentCodec(
+            document_type, None if document_type in readable else sealing, is_kept=document_type in kept
+        )
         for document_type in document_types
     }
     return CodecRegistry({StoredText: StoredTextCodec(sealing), **codecs})

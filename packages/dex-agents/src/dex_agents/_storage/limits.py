@@ -10,7 +10,10 @@ from collections.abc import Mapping
 from typing import Final, cast
 
 MAX_STATE_BYTES: Final = 1792 * 1024
-"""Of the framework's state, as stored."""
+"""Of the framework's state, as stored: compressed, about 5 MB of text, which is more than any model reads."""
+
+MAX_PLAIN_STATE_BYTES: Final = 16 * 1024 * 1024
+"""Of the same state in a Worker's memory, where it has about ten times as much."""
 
 MAX_BATCH_BYTES: Final = 1024 * 1024
 """Of what is recorded about one batch beside its arguments, shared equally by its calls: half for results, half for

@@ -183,7 +183,10 @@ DOCUMENTS: Final[tuple[type[Stored], ...]] = (
 )
 """Everything that session Flows store, take and return, beside texts and numbers."""
 
+_KEPT: Final[frozenset[type[Stored]]] = frozenset({records.MessageChunk, records.SessionRecord, SavedMessage})
+"""Documents of which a long session has many, or writes one often: they are compressed."""
+
 
 def session_codecs(sealing: Sealing) -> CodecRegistry:
     """Return codecs for everything that session Flows store, take and return."""
-    return document_codecs(sealing, _READABLE, *DOCUMENTS)
+    return document_codecs(sealing, _READABLE, _KEPT, *DOCUMENTS)

@@ -4,6 +4,7 @@ from typing import Final, NewType
 
 from dex import Value, ValueMappingError, WireKind
 
+from dex_agents._storage.packing import pack, unpack
 from dex_agents.encryption import AtRestCodec, is_sealed, key_id_of
 from dex_agents.errors import EncryptionKeyError
 
@@ -49,13 +50,25 @@ class Sealing:
             )
         return self._codec.open(stored)
 
-    def seal_document(self, json_text: str) -> str:
-        """Return a JSON document as it is stored: itself, or a JSON string."""
-        return json_text if self._codec is None else f"{_QUOTE}{self._codec.seal(json_text)}{_QUOTE}"
+    def store(self, plain: str) -> str:
+        """Return a text as it is stored: sealed, or compressed."""
+        return pack(plain) if self._codec is None else self.seal(plain)
+
+    def seal_document(self, json_text: str, *, is_kept: bool = False) -> str:
+        """Return a JSON document as it is stored: itself, or a JSON string.
+
+        Args:
+            json_text: The document.
+            is_kept: It is kept for long, and only Workers read it: it is compressed where it is not sealed.
+        """
+        if self._codec is not None:
+            return f"{_QUOTE}{self._codec.seal(json_text)}{_QUOTE}"
+        packed = pack(json_text) if is_kept else json_text
+        return json_text if packed == json_text else f"{_QUOTE}{packed}{_QUOTE}"
 
     def open_document(self, stored: str) -> str:
         """Return a stored JSON document as it was; raises as `open` does."""
-        return self.open(stored[1:-1]) if stored.startswith(_QUOTE) else stored
+        return unpack(self.open(stored[1:-1])) if stored.startswith(_QUOTE) else stored
 
 
 class StoredTextCodec:
@@ -73,13 +86,13 @@ class StoredTextCodec:
 
     def encode(self, value: str) -> Value:
         """Write a text."""
-        return Value(WireKind.STRING, self._sealing.seal(value))
+        return Value(WireKind.STRING, self._sealing.store(value))
 
     def decode(self, value: Value) -> str:
         """Read a text."""
         if not isinstance(value.data, str):
             raise TypeError(f"a text is stored as a string, found {value.kind.value}")
-        return self._sealing.open(value.data)
+        return unpack(self._sealing.open(value.data))
 
 
 def key_error_in(error: ValueMappingError) -> EncryptionKeyError | None:

@@ -5,15 +5,14 @@ wrote it, and whatever became of the Step that did. Only texts that were stored 
 gets.
 """
 
-from collections import OrderedDict
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from threading import Lock
-from typing import Final, Generic, TypeVar
+from typing import Final
 
 from pydantic import JsonValue
 
+from dex_agents._storage.bounded_cache import BoundedCache
 from dex_agents._storage.state_packs import Pack
 
 _PACKS_BYTES: Final = 32 * 1024 * 1024
@@ -21,50 +20,6 @@ _PACKS_BYTES: Final = 32 * 1024 * 1024
 
 _STATES_BYTES: Final = 64 * 1024 * 1024
 """Of texts of states and their objects."""
-
-KeyT = TypeVar("KeyT", bound=Hashable)
-ValueT = TypeVar("ValueT")
-
-
-class Cache(Generic[KeyT, ValueT]):
-    """The values that were used last, up to a number of bytes; for several threads.
-
-    Args:
-        max_bytes: Of all values together.
-    """
-
-    def __init__(self, max_bytes: int) -> None:
-        self._max_bytes = max_bytes
-        self._bytes = 0
-        self._values: OrderedDict[KeyT, tuple[ValueT, int]] = OrderedDict()
-        self._lock = Lock()
-
-    def get(self, key: KeyT) -> ValueT | None:
-        """Return a value; None when it is not there any more."""
-        with self._lock:
-            found = self._values.get(key)
-            if found is None:
-                return None
-            self._values.move_to_end(key)
-            return found[0]
-
-    def put(self, key: KeyT, value: ValueT, size: int) -> None:
-        """Keep a value of so many bytes."""
-        with self._lock:
-            self._forget(key)
-            self._values[key] = value, size
-            self._bytes += size
-            while self._bytes > self._max_bytes:
-                self._forget(next(iter(self._values)))
-
-    def forget(self, key: KeyT) -> None:
-        """Keep a value no longer."""
-        with self._lock:
-            self._forget(key)
-
-    def _forget(self, key: KeyT) -> None:
-        _, size = self._values.pop(key, (None, 0))
-        self._bytes -= size
 
 
 @dataclass(frozen=True)
@@ -88,10 +43,10 @@ class KnownState:
 StateKey = tuple[str, frozenset[str]]
 """The stored root, and the texts of all packs."""
 
-STATES: Final = Cache[StateKey, KnownState](_STATES_BYTES)
+STATES: Final = BoundedCache[StateKey, KnownState](_STATES_BYTES)
 """Of this process."""
 
-_packs: Final = Cache[str, Pack](_PACKS_BYTES)
+_packs: Final = BoundedCache[str, Pack](_PACKS_BYTES)
 
 
 def read_pack(text: str) -> Pack:

@@ -8,13 +8,14 @@ from typing import Final, cast
 
 from pydantic import JsonValue
 
+from dex_agents._storage.packing import pack
 from dex_agents._storage.state_parts import Part
 
 _PACK_BYTES: Final = 512 * 1024  # well under the 4 MiB that one message to a Worker may have
 
-_MERGES: Final = ((16 * 1024, 16), (64 * 1024, 8))
-"""So many packs of less than so many bytes become one: a part is written at most three times, and a session of any
-length has few packs. What one Step writes so stays under 1 MiB."""
+_MERGES: Final = ((16 * 1024, 32),)
+"""So many packs of less than so many bytes become one: a part is written at most twice, and even the largest state has
+fewer than 200 packs. What one Step writes so stays under 1 MiB."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,11 @@ class Pack:
     def size(self) -> int:
         """Its bytes."""
         return len(self.text.encode())
+
+    @cached_property
+    def stored_size(self) -> int:
+        """About its bytes as they are stored and travel."""
+        return len(pack(self.text))
 
 
 def pack_up(parts: Mapping[int, Part]) -> Iterator[Pack]:

@@ -10,7 +10,7 @@ from dex import Context
 from pydantic import JsonValue
 from pydantic_core import from_json
 
-from dex_agents._storage.limits import MAX_STATE_BYTES
+from dex_agents._storage.limits import MAX_PLAIN_STATE_BYTES, MAX_STATE_BYTES
 from dex_agents._storage.schema import RUN_STATE, find_instance
 from dex_agents._storage.state_cache import STATES, KnownState, StateKey, keep_pack, read_pack
 from dex_agents._storage.state_packs import Pack, merged, pack_up
@@ -84,8 +84,13 @@ class StateStore:
             return False
         return True
 
-    def save(self, state: FrameworkState) -> None:
+    def save(self, state: FrameworkState, *, begins_turn: bool = False, ends_turn: bool = False) -> None:
         """Stage a new state: its new parts and its head.
+
+        Args:
+            state: The state.
+            begins_turn: It is the turn's first; the state before it is what an undone turn goes back to.
+            ends_turn: `end_turn` follows in the same Step, so that nobody can go back any more.
 
         Raises:
             TurnFailedError: The session would hold more than one Step can load; the state stays as it was then.
@@ -106,17 +111,28 @@ class StateStore:
         new_bytes = sum(split.sizes.values()) + 2 * len(head.model_dump_json().encode())
         if self.size() + new_bytes > MAX_STATE_BYTES:
             self._collect(head, self._head, self._turn_start)
-        size = self.size() + new_bytes
-        if size > MAX_STATE_BYTES:
-            raise TurnFailedError(
-                f"the session's model history would have {size} bytes, more than the {MAX_STATE_BYTES} that a Step can "
-                "load: go on in a new session, and keep tool results small"
-            )
+        if self.size() + new_bytes > MAX_STATE_BYTES:
+            self._check_size(new_bytes, split.new_parts)
         for pack in pack_up(split.new_parts):
             self._write(pack)
+        if begins_turn and self._turn_start is None and self._head is not None:
+            self._turn_start = self._head
+            if not ends_turn:
+                RUN_STATE.set(self._context, TURN_START_KEY, self._head.model_dump_json())
         self._head = head
         RUN_STATE.set(self._context, HEAD_KEY, head.model_dump_json())
         self._remember(KnownState(dump(state.value), split.written))
+
+    def _check_size(self, new_bytes: int, new_parts: Mapping[int, Part]) -> None:
+        """Measure a large state as it would be stored, which is too slow to be done every time."""
+        size = self.stored_size() + sum(pack.stored_size for pack in pack_up(new_parts))
+        plain = self.size() + new_bytes
+        for found, most, what in ((size, MAX_STATE_BYTES, "a Step can load"), (plain, MAX_PLAIN_STATE_BYTES, "fit")):
+            if found > most:
+                raise TurnFailedError(
+                    f"the session's model history would have {found} bytes, more than the {most} that {what}: go on in "
+                    "a new session, keep tool results small, or turn on `compaction`"
+                )
 
     def restore_turn_start(self) -> None:
         """Go back to the state with which the turn began."""
@@ -186,8 +202,12 @@ class StateStore:
             STATES.put(self._key_of(self._head), known, known.size)
 
     def size(self) -> int:
-        """Return how many bytes the parts have."""
+        """Return how many bytes the parts have as text."""
         return sum(pack.size for pack in self._packs.values())
+
+    def stored_size(self) -> int:
+        """Return about how many bytes the parts have as they are stored."""
+        return sum(pack.stored_size for pack in self._packs.values())
 
     def _read_head(self, key: str) -> StateHead | None:
         text = find_instance(self._context, RUN_STATE, key)
@@ -237,13 +257,6 @@ def write_head(context: Context, head: str) -> None:
 def has_state(context: Context) -> bool:
     """Whether a state was saved; needs the `head` instance loaded."""
     return find_instance(context, RUN_STATE, HEAD_KEY) is not None
-
-
-def begin_turn(context: Context) -> None:
-    """Remember the current state as the turn's start; needs the `head` instance loaded."""
-    head = find_instance(context, RUN_STATE, HEAD_KEY)
-    if head is not None:
-        RUN_STATE.set(context, TURN_START_KEY, head)
 
 
 def restore_turn_start(context: Context) -> None:

@@ -110,7 +110,6 @@ class AwaitUserMessage(SessionStep[SessionStart]):
             begin_context(session, log, options)
             turn = session.turn
         session.save(SessionStatus.RUNNING_MODEL)
-        state_store.begin_turn(context)
         begin_mail(context, turn_id)
         self._forget(context, message, number)
         async with EventWriter(context, self._services.events, turn_id) as events:

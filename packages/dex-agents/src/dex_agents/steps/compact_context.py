@@ -54,7 +54,7 @@ class CompactContext(SessionStep[RunModelInput]):
             try:
                 outcome = await self._compact(context, session, store, input, events)
                 if isinstance(outcome, Compacted):
-                    store.save(outcome.state)
+                    store.save(outcome.state, begins_turn=not session.turn.state_changed)
                     self._record(context, session, outcome, events)
             except (TurnFailedError, StateNotReadableError) as error:
                 if isinstance(error, StateNotReadableError) and error.newer_writer:

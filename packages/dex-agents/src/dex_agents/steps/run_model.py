@@ -100,10 +100,11 @@ class RunModel(SessionStep[RunModelInput]):
                     step = step.model_copy(update={"usage": priced(step.usage, step.model, options)})
                 paid = step.usage
                 check_step(step, offered=len(steering.offered))
-                store.save(step.state)
-                session.update(state_bytes=store.size())
+                finished = isinstance(step.outcome, Finished)
+                store.save(step.state, begins_turn=not turn.state_changed, ends_turn=finished)
+                session.update(state_bytes=store.stored_size())
                 movements = self._record(context, session, steering, step, events, input)
-                if isinstance(step.outcome, Finished):
+                if finished:
                     end_state_of_turn(context, store, turn.number, self._services.options.forkable_turns)
             except (TurnFailedError, StateNotReadableError) as error:
                 if isinstance(error, StateNotReadableError) and error.newer_writer:

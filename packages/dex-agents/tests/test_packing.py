@@ -1,0 +1,47 @@
+"""Texts come back as they were, whatever is in them, and shrink."""
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dex_agents._storage.codec import DocumentCodec
+from dex_agents._storage.packing import PREFIX, pack, unpack
+from dex_agents._storage.records import MessageChunk
+from dex_agents._storage.sealing import Sealing, StoredTextCodec
+from dex_agents.messages import SavedMessage, text_message
+
+
+@given(st.text(max_size=600) | st.text(max_size=300).map(lambda text: PREFIX + text) | st.text().map(lambda t: t * 50))
+def test_every_text_comes_back(text: str) -> None:
+    assert unpack(pack(text)) == text
+    codec = StoredTextCodec(Sealing(None))
+    assert codec.decode(codec.encode(text)) == text
+
+
+def test_json_of_a_session_has_less_than_half_of_its_size() -> None:
+    message = SavedMessage(
+        sequence=7, turn_id="turn-4", saved_at=1.5, message=text_message("user", "How are you today?")
+    )
+    text = json.dumps([message.model_dump(mode="json")] * 2)
+    assert len(pack(text)) < len(text) / 2
+
+
+def test_a_short_text_and_one_that_was_stored_before_stay_readable() -> None:
+    assert pack('{"a":1}') == '{"a":1}'
+    assert unpack("x" * 5000) == "x" * 5000
+
+
+def test_a_chunk_is_stored_compressed_and_read_in_both_forms() -> None:
+    saved = tuple(
+        SavedMessage(sequence=n, turn_id="turn-1", saved_at=1.0, message=text_message("user", f"{n} lamps and chairs"))
+        for n in range(1, 33)
+    )
+    chunk = MessageChunk(messages=saved)
+    compressing, plain = (
+        DocumentCodec(MessageChunk, Sealing(None), is_kept=True),
+        DocumentCodec(MessageChunk, Sealing(None)),
+    )
+    stored, readable = compressing.encode(chunk), plain.encode(chunk)
+    assert len(str(stored.data)) < len(str(readable.data)) / 4
+    assert compressing.decode(stored) == compressing.decode(readable) == plain.decode(stored) == chunk
