@@ -39,6 +39,21 @@ def next_approval(session: SyncAgentSession) -> str:
     raise AssertionError("no approval is pending within 5 s")
 
 
+def test_a_session_is_followed_from_a_thread_without_a_loop(tmp_path: Path) -> None:
+    with SyncAgentHost(AgentHost(scripted_flow(), directory=tmp_path)) as host:
+        session = host.session("s-1")
+        session.start()
+        session.send("say hello")
+        for update in session.follow():
+            if [saved.message.text for saved in update.view.messages] == ["say hello", "hello"]:
+                break
+        left_open = session.follow()
+        next(left_open)
+        session.stop()
+        assert [update.view.status for update in session.follow()] == ["stopped"]
+    left_open.close()
+
+
 def test_several_threads_share_one_host(tmp_path: Path) -> None:
     answers: dict[str, str] = {}
 

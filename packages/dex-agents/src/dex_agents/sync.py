@@ -10,14 +10,16 @@ with SyncAgentHost(AgentHost(flow)) as host:
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Generator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from pydantic import JsonValue
 
 from dex_agents.errors import ConfigurationError
+from dex_agents.following import SessionUpdate
 from dex_agents.host import AgentHost
 from dex_agents.messages import Block
 from dex_agents.session import AgentSession
@@ -168,6 +170,20 @@ class SyncAgentSession:
     def messages(self, *, after_sequence: int = 0, limit: int = 100) -> MessagePage:
         """Return a page of the message log, oldest first."""
         return self._host.call(self._session.messages(after_sequence=after_sequence, limit=limit))
+
+    def follow(self, *, token: str = "") -> Generator[SessionUpdate]:
+        """Follow the session: a view of it, and a new one after each event; waits in between."""
+        updates = self._session.follow(token=token)
+
+        async def next_update() -> SessionUpdate | None:
+            return await anext(updates, None)
+
+        try:
+            while (update := self._host.call(next_update())) is not None:
+                yield update
+        finally:
+            with suppress(ConfigurationError):  # a host that was left has closed it
+                self._host.call(updates.aclose())
 
     def approve(self, interrupt_id: str, *, arguments: JsonValue = None, answered_by: str | None = None) -> None:
         """Allow what an approval asks for, with the model's arguments or with others."""
