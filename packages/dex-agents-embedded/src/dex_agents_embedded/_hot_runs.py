@@ -46,7 +46,9 @@ class HotRun:
     @property
     def is_quiet(self) -> bool:
         """True when the run can leave memory: the disk has all of it and nothing goes on."""
-        is_saved = self.start_row is None and (self.commit is None or self.commit.done())
+        # A command may just have changed it and look up other runs, such as sub-Flows, before it is settled.
+        is_settled = self.start_row is None and not self.run.delta
+        is_saved = is_settled and (self.commit is None or self.commit.done())
         return is_saved and not (self.attempts or self.claims or self.pins or self._uncommitted)
 
     @contextmanager
