@@ -24,7 +24,7 @@ from pydantic import JsonValue
 
 from dex_agents.errors import StateNotReadableError, TurnFailedError
 from dex_agents.messages import CallBlock, MediaBlock, ReasoningBlock, ResultBlock, TextBlock
-from dex_agents.runner import CannotCompactNow, CompactRequest, FrameworkState, KnownTool, StepContext
+from dex_agents.runner import FrameworkState, KnownTool, StepContext
 from dex_agents.testing import PendingQuestion, approve
 from dex_agents.tools import Answer, ToolEffect, ToolPolicy, current_tool_call
 from dex_agents_openai_agents import OpenAIAgentsRunner
@@ -429,18 +429,6 @@ async def test_what_stands_in_a_run_twice_is_stored_once() -> None:
 
     states = await open_states([[call("pay", "a")], [call("pay", "b")], "done"], pay)
     assert states[1].model_dump_json().count(long) == 1
-
-
-async def test_compaction_is_refused_with_the_reason() -> None:
-    agent, _, _ = simple(["x"])
-    session = session_of(agent)
-    await session.send("go")
-    assert session.state is not None
-    step = StepContext(session_id="s", turn_id="turn-1", step_number=1, attempt=1, settings={}, events=session.events)
-    request = CompactRequest(step=step, state=session.state, window_tokens=1000, keep_tokens=0)
-    outcome = await OpenAIAgentsRunner(agent).compact(request)
-    assert isinstance(outcome, CannotCompactNow)
-    assert "call_model_input_filter" in outcome.reason
 
 
 def test_a_release_without_a_needed_name_is_refused_at_import() -> None:

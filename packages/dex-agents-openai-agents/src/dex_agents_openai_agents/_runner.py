@@ -14,6 +14,7 @@ from dex_agents.runner import (
     CannotCompactNow,
     Closed,
     CloseTurnRequest,
+    Compacted,
     CompactOutcome,
     CompactRequest,
     Description,
@@ -24,11 +25,12 @@ from dex_agents.runner import (
     StepContext,
 )
 from dex_agents.tools import TOOL_CALL_NOT_RUN_ERROR_PREFIX, Returned, ToolOutcome, ToolPolicies
+from dex_agents_openai_agents._compaction import compacted_state, find_cut, write_summary
 from dex_agents_openai_agents._events import context_tokens, model_name, to_log
 from dex_agents_openai_agents._history import history_of, results_of
 from dex_agents_openai_agents._known_tools import known_tools
 from dex_agents_openai_agents._live import LiveTools
-from dex_agents_openai_agents._mcp import McpConnections
+from dex_agents_openai_agents._mcp import McpConnections, agents_of
 from dex_agents_openai_agents._model_step import ModelStepRun, settle
 from dex_agents_openai_agents._private import DISTRIBUTION, installed_version
 from dex_agents_openai_agents._replay import ReplayedTools
@@ -111,7 +113,7 @@ class OpenAIAgentsRunner(Generic[ContextT]):
             framework_version=installed_version(),
             reads_formats=(FORMAT,),
             supports_steering=True,
-            supports_compaction=False,
+            supports_compaction=not self._runs.auto_previous_response_id,
             tools=known_tools(self._agent, self._policies),
         )
 
@@ -226,8 +228,26 @@ class OpenAIAgentsRunner(Generic[ContextT]):
         return self._between_turns(step, result, unsent=[settled.call.call_id for settled in batch.calls])
 
     async def compact(self, request: CompactRequest) -> CompactOutcome:
-        """Refuse: this release does not shorten histories."""
-        return CannotCompactNow(
-            reason="the OpenAI Agents SDK adapter does not compact yet: give the run configuration a "
-            "`call_model_input_filter`, or let the provider compact, instead"
+        """Replace the older items by a summary that the current agent's model writes; between two turns only.
+
+        Raises:
+            TurnFailedError: The provider refuses the request, whatever is tried.
+            StateNotReadableError: The state was written by another version.
+        """
+        state = read_state(request.state)
+        if state.run is not None:
+            return CannotCompactNow(reason="the SDK keeps the running turn whole; the next turn begins with a summary")
+        if self._runs.conversation_id_of(request.step) is not None or state.previous_response_id is not None:
+            return CannotCompactNow(reason="the provider keeps the conversation")
+        cut = find_cut(state, request)
+        if cut is None:
+            return CannotCompactNow(reason="no message is old enough to be summarized")
+        agent = next((one for one in agents_of(self._agent) if one.name == state.agent), self._agent)
+        with translate_failures():
+            summary, usage = await write_summary(agent, self._runs.config_for(request.step), cut.task)
+        return Compacted(
+            state=write_state(compacted_state(state, cut, summary)),
+            summary=summary,
+            folded_before_step=request.first_step_of(cut.kept_turns),
+            usage=usage,
         )

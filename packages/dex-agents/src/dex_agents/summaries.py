@@ -150,6 +150,12 @@ def summary_for_model(summary: str) -> str:
     return f"{SUMMARY_HEAD}\n{summary}"
 
 
+def summary_in(text: object) -> str | None:
+    """Return the summary in a text that `summary_for_model` made; None for any other value."""
+    head = f"{SUMMARY_HEAD}\n"
+    return text.removeprefix(head) if isinstance(text, str) and text.startswith(head) else None
+
+
 def _transcript(message: Message) -> str:
     who = message.role if not message.author else f"{message.role} ({message.author})"
     return f"{who}: " + "\n".join(_written(block) for block in message.blocks if not isinstance(block, ReasoningBlock))
