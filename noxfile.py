@@ -126,6 +126,24 @@ def crash(session: nox.Session) -> None:
     session.run("pytest", "tests/crash", "tests/properties", *own, *session.posargs, env=much)
 
 
+@nox.session
+def rolling(session: nox.Session) -> None:
+    """Let Workers with the oldest and the newest tested release of Pydantic AI serve one session in turns."""
+    (adapter,) = (adapter for adapter in ADAPTERS if adapter.name == "pydantic-ai")
+    names = [*OWN, adapter.distribution]
+    editable = [word for name in names for word in ("-e", str(ROOT / "packages" / name))]
+    pythons: dict[str, str] = {}
+    for name, release in (("old", adapter.releases[0]), ("new", adapter.releases[-1])):
+        environment = Path(session.create_tmp()).resolve() / name
+        python = environment / "bin" / "python"
+        session.run("uv", "venv", "--clear", "--python", PYTHONS[0], str(environment), external=True)
+        pins = [f"{framework}=={number}" for framework, number in release.items()]
+        session.run("uv", "pip", "install", "--python", str(python), *editable, *pins, external=True)
+        pythons[f"DEX_AGENTS_{name.upper()}_PYTHON"] = str(python)
+    sync(session, "test")
+    session.run("pytest", "tests/upgrade/test_rolling_deploy.py", *session.posargs, env=pythons)
+
+
 def tags(cell: Cell) -> list[str]:
     """Mark the cells of a framework's oldest and newest tested release, which every change is tested with."""
     (releases,) = (adapter.releases for adapter in ADAPTERS if adapter.name == cell.adapter)
