@@ -21,6 +21,7 @@ DexAgentsError
 │   ├── TurnNotForkableError      the end of that turn is not kept: choose one that the text names
 │   ├── InterruptNotPendingError  unknown, answered or expired: reload the snapshot
 │   ├── OutcomeNotUnknownError    the call's outcome is not unknown (any more): reload the snapshot
+│   ├── PurgeNotPossibleError     the session has ended: its server deletes it when its retention is over
 │   ├── SessionBusyError          a Step held the lock for 5 s: repeat
 │   ├── AnswerTimeoutError        `ask` waited long enough: ask again with the same `message_id` to wait on
 │   └── TurnFailedError           a turn ended without an answer (also raised by runners: another attempt cannot help)
@@ -123,6 +124,10 @@ class SessionFullError(SessionError):
 
 class MessageQueueFullError(SessionError):
     """Too many user messages wait for their turn. Nothing was sent; repeat when the session has caught up."""
+
+
+class PurgeNotPossibleError(SessionError):
+    """A session that has ended cannot be purged over the protocol. Purge sessions instead of stopping them."""
 
 
 class SessionBusyError(SessionError):

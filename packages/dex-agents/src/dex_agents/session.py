@@ -178,3 +178,7 @@ class AgentSession:
     async def stop(self, *, reason: str = "") -> bool:
         """Stop the session for good; False when it had ended before."""
         return await self._client.stop_session(self._session_id, reason=reason)
+
+    async def purge(self) -> bool:
+        """Delete what the session keeps, and end it for good; False when that was done before."""
+        return await self._client.purge_session(self._session_id)

@@ -14,6 +14,7 @@
 | RecordTurnFailure, RecordToolFailure, RecordToolOutcomeUnknown | failure routes |
 | AwaitPartialText | waits for what a cancelled model call had said |
 | RecordTurnCancellation | ends a turn that was cancelled |
+| PurgeSession, PurgeWaitingMessage | delete what a session keeps, and end it |
 | ReconcileUnsettledCall | after a cancelled turn: asks what became of a write that it cut off |
 """
 
@@ -59,7 +60,7 @@ from dex_agents.snapshot import (
     TurnResultRequest,
     UserMessage,
 )
-from dex_agents.steps._moves import to_await_partial_text, to_record_turn_cancellation
+from dex_agents.steps._moves import to_await_partial_text, to_purge_session, to_record_turn_cancellation
 from dex_agents.steps.await_partial_text import AwaitPartialText
 from dex_agents.steps.await_tool_approval import AwaitToolApproval
 from dex_agents.steps.await_tool_start import AwaitToolStart
@@ -67,6 +68,7 @@ from dex_agents.steps.await_user_message import AwaitUserMessage
 from dex_agents.steps.call_single_attempt_tool import CallSingleAttemptTool
 from dex_agents.steps.call_tool import CallTool
 from dex_agents.steps.compact_context import CompactContext
+from dex_agents.steps.purge_session import PurgeSession, PurgeWaitingMessage
 from dex_agents.steps.reconcile_tool_call import ReconcileToolCall
 from dex_agents.steps.reconcile_unsettled_call import ReconcileUnsettledCall
 from dex_agents.steps.record_tool_failure import RecordToolFailure
@@ -91,6 +93,14 @@ CANCELLED_WITH_THEIR_TURN: Final = (
     RecordTurnFailure,
     RecordToolFailure,
     RecordToolOutcomeUnknown,
+)
+
+CANCELLED_BY_A_PURGE: Final = (
+    *CANCELLED_WITH_THEIR_TURN,
+    RecordTurnCancellation,
+    ReconcileUnsettledCall,
+    AwaitPartialText,
+    AwaitUserMessage,
 )
 
 DEFAULT_OPTIONS: Final = AgentSessionOptions()
@@ -171,6 +181,8 @@ class AgentSessionFlow(Flow[SessionStart]):
             AwaitPartialText(self._services),
             RecordTurnCancellation(self._services),
             ReconcileUnsettledCall(self._services),
+            PurgeSession(self._services),
+            PurgeWaitingMessage(self._services),
         )
 
     def get_persistence_schema(self) -> PersistenceSchema:
@@ -218,6 +230,12 @@ class AgentSessionFlow(Flow[SessionStart]):
     def keep_partial_text(self, context: Context, partial: PartialText) -> RPCResult[bool]:
         """Take what a cancelled model call had said, from the Worker that ran it; false when its turn goes on."""
         return RPCResult(take_partial_text(context, partial, self._services.sealing))
+
+    @rpc(timeout=RPC_TIMEOUT, is_transactional=True)
+    def purge_session(self, context: Context) -> RPCResult[bool]:
+        """Delete what the session keeps, whatever it does now, and end it."""
+        del context
+        return RPCResult(True, (to_purge_session(),)).with_canceling_steps(*CANCELLED_BY_A_PURGE)
 
     @rpc(timeout=RPC_TIMEOUT, lock_attributes=(schema.SETTINGS.lock(),))
     def update_session_settings(self, context: Context, update: SettingsUpdate) -> RPCResult[SessionSettings]:

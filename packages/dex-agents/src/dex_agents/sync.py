@@ -217,3 +217,7 @@ class SyncAgentSession:
     def stop(self, *, reason: str = "") -> bool:
         """Stop the session for good; False when it had ended before."""
         return self._host.call(self._session.stop(reason=reason))
+
+    def purge(self) -> bool:
+        """Delete what the session keeps, and end it for good; False when that was done before."""
+        return self._host.call(self._session.purge())

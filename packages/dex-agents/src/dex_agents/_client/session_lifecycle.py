@@ -1,21 +1,33 @@
 """Starts, finds and stops sessions: what is about the Flow run rather than about the conversation."""
 
+from contextlib import suppress
+from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
-from dex import FlowAlreadyStartedError, FlowInfo, FlowNotActiveOrNotFoundError, StartFlowOptions, StopFlowOptions
+from dex import (
+    FlowAlreadyStartedError,
+    FlowInfo,
+    FlowNotActiveOrNotFoundError,
+    FlowStatus,
+    LongPollTimeoutError,
+    StartFlowOptions,
+    StopFlowOptions,
+)
 
 from dex_agents._client.connection import Connection
 from dex_agents._client.session_id import check_session_id
 from dex_agents._storage.fork_documents import ForkRecord
 from dex_agents._storage.schema import FORK, STATUS, TITLE, USER
 from dex_agents._turn.settings import check_size
-from dex_agents.errors import ConfigurationError, SessionAlreadyExistsError, SessionNotFoundError
+from dex_agents.errors import ConfigurationError, PurgeNotPossibleError, SessionAlreadyExistsError, SessionNotFoundError
 from dex_agents.snapshot import SessionSettings, SessionStart, SessionStatus
 
 if TYPE_CHECKING:
     from dex_agents.session_flow import AgentSessionFlow
 
+
+_PURGE_POLL: Final = timedelta(seconds=10)
 
 _MOST_KNOWN_SESSIONS: Final = 10_000
 
@@ -118,3 +130,31 @@ class SessionLifecycle:
         if len(self._own) >= _MOST_KNOWN_SESSIONS:
             self._own.clear()
         self._own.add(session_id)
+
+    async def purge(self, session_id: str) -> bool:
+        """Delete what a running session keeps, and end it; False when that was done before.
+
+        Raises:
+            InvalidSessionIdError: The id cannot be one.
+            SessionNotFoundError: There is no such session of this agent.
+            PurgeNotPossibleError: It has ended otherwise.
+        """
+        flow = await self.describe(session_id)
+        if flow.status is FlowStatus.COMPLETED:  # nothing else completes a session
+            return False
+        if flow.status is not FlowStatus.RUNNING:
+            raise PurgeNotPossibleError(
+                f"session {session_id!r} has ended, and what has ended cannot be changed over the protocol: its server "
+                "deletes it when its retention is over (7 days by default)",
+                session_id=session_id,
+            )
+        client = self._connection.client
+        await self._connection.call(
+            lambda: client.invoke_rpc(self._flow.purge_session, session_id), session_id=session_id
+        )
+        while True:
+            with suppress(LongPollTimeoutError):
+                await self._connection.call(
+                    lambda: client.wait_for_flow(session_id, _PURGE_POLL), session_id=session_id
+                )
+                return True

@@ -341,6 +341,13 @@ class PartialText(Stored):
     text: str
 
 
+class PurgeInput(Stored):
+    """The input of PurgeSession: what it deletes next."""
+
+    version: int = 1
+    stage: int = 0
+
+
 class TurnMail(Stored):
     """A message on the Channel of the running turn.
 

@@ -165,6 +165,7 @@ DOCUMENTS: Final[tuple[type[Stored], ...]] = (
     records.CancellationInput,
     records.PartialText,
     records.TurnMail,
+    records.PurgeInput,
     snapshot.AgentSnapshot,
     snapshot.ContextSummary,
     snapshot.InterruptAnswer,

@@ -10,6 +10,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from dex import AttributeMapLoad, StepMovement, StepOptions
 
+from dex_agents._storage.erasure import STAGES
 from dex_agents._storage.message_log import message_key
 from dex_agents._storage.records import (
     AwaitApprovalInput,
@@ -17,6 +18,7 @@ from dex_agents._storage.records import (
     CallInput,
     CallRecord,
     CancellationInput,
+    PurgeInput,
     ResumeInput,
     RunModelInput,
     TurnRecord,
@@ -125,6 +127,26 @@ def to_record_turn_cancellation(turn: TurnRecord, reason: str, *, said: str = ""
         CancellationInput(turn_id=turn.turn_id, batch=turn.batch, reason=reason, said=said),
         options,
     )
+
+
+def to_purge_session(stage: int = 0) -> Movement:
+    """Delete a stage of what the session keeps."""
+    from dex_agents.steps.purge_session import PurgeSession
+
+    is_last = stage >= len(STAGES)
+    options = replace(
+        _options.SPINE,
+        execute_load_attribute_maps=() if is_last else STAGES[stage],
+        execute_load_channels=(TURN_MAIL,) if is_last else (),
+    )
+    return StepMovement(PurgeSession, PurgeInput(stage=stage), options=options)
+
+
+def to_purge_waiting_message() -> Movement:
+    """Drop a message that waits for its turn."""
+    from dex_agents.steps.purge_session import PurgeWaitingMessage
+
+    return StepMovement(PurgeWaitingMessage, PurgeInput(stage=len(STAGES)), options=_options.SPINE)
 
 
 def to_resume_turn(turn: TurnRecord, count: int) -> Movement:

@@ -125,3 +125,22 @@ class SessionVerbs(ClientBase):
             SessionNotFoundError: There is no such session.
         """
         return await self._lifecycle.stop(session_id, reason)
+
+    async def purge_session(self, session_id: str) -> bool:
+        """Delete what a running session keeps, and end it for good: messages, history, results, settings, title, user.
+
+        The running turn ends without a trace; a tool that runs may still have its effect. The id stays taken until the
+        server's retention ends. What remains until then: what the session was started with, values that the run's
+        history has (on a Dex Server), and live events, until newer ones take their place. Waits until all is deleted; a call that broke off can be repeated.
+
+        Args:
+            session_id: The session.
+
+        Returns:
+            True when this call purged it; False when it had been purged.
+
+        Raises:
+            PurgeNotPossibleError: It has been stopped, or has failed.
+            SessionNotFoundError: There is no such session.
+        """
+        return await self._lifecycle.purge(session_id)

@@ -1,0 +1,76 @@
+"""A purged session keeps nothing of what was said in it."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from dex import AttributeMap
+
+from dex_agents._storage import schema
+from dex_agents._storage.erasure import STAGES
+from dex_agents.errors import PurgeNotPossibleError, SessionStoppedError
+from dex_agents.session_flow import CANCELLED_BY_A_PURGE
+from dex_agents.steps.purge_session import PurgeSession, PurgeWaitingMessage
+from support.scripted_sessions import pending, scripted_flow, scripted_session
+
+SECRET = "swordfish"
+
+
+def maps(directory: Path) -> set[str]:
+    """Return the AttributeMaps of which the engine has anything."""
+    with closing(sqlite3.connect(directory / "engine.db")) as connection:
+        return {name for (name,) in connection.execute("SELECT DISTINCT map_name FROM attribute")}
+
+
+def mentions(directory: Path) -> int:
+    with closing(sqlite3.connect(directory / "engine.db")) as connection:
+        tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        found = 0
+        for table in tables:
+            for row in connection.execute(f"SELECT * FROM {table}"):  # noqa: S608  names from the file itself
+                found += sum(SECRET in str(value) for value in row)
+    return found
+
+
+async def test_a_purge_in_the_middle_of_a_turn_leaves_nothing_of_what_was_said(tmp_path: Path) -> None:
+    async with scripted_session(tmp_path) as session:
+        await session.update_settings({"who": SECRET})
+        for number in range(3):
+            await session.ask(f"call read_a, write_raises\nsay {SECRET} {number}", timeout=20)
+        await session.send(f"call write_a!, read_b\nsay {SECRET}", message_id=f"{SECRET}-id")
+        await pending(session)
+        await session.steer(f"quick, {SECRET}")
+        for _ in range(3):
+            await session.send(f"say {SECRET}")
+        assert mentions(tmp_path)
+
+        assert await session.purge() is True
+
+        assert await session.purge() is False
+        snapshot = await session.snapshot()
+        assert (snapshot.lifecycle, snapshot.title, snapshot.user, snapshot.settings) == ("stopped", "", "", {})
+        assert (snapshot.last_sequence, snapshot.messages, snapshot.unsettled_calls) == (0, (), ())
+        with pytest.raises(SessionStoppedError):
+            await session.send("say more")
+        assert maps(tmp_path) == {""}
+        assert mentions(tmp_path) == 0
+
+
+def test_nothing_that_a_session_keeps_or_does_is_forgotten_by_a_purge() -> None:
+    maps = {each for each in schema.DEFINITIONS if isinstance(each, AttributeMap)}
+    assert maps - {each for stage in STAGES for each in stage} == {schema.MESSAGE_CHUNKS, schema.TURN_RESULTS}
+    steps = {type(each) for each in scripted_flow().get_steps().steps}
+    assert steps - set(CANCELLED_BY_A_PURGE) == {PurgeSession, PurgeWaitingMessage}
+
+
+async def test_a_session_that_waits_is_purged_and_a_stopped_one_is_not(tmp_path: Path) -> None:
+    async with scripted_session(tmp_path) as session:
+        await session.ask("say hello", timeout=10)
+        assert await session.purge() is True
+
+        other = session.client.session("s-2")
+        await other.start()
+        await other.stop()
+        with pytest.raises(PurgeNotPossibleError, match="deletes it when its retention is over"):
+            await other.purge()
