@@ -1,4 +1,4 @@
-"""`dex-agents backup`, `integrity`, `export`, `import`: what an operator does with the engine's directory."""
+"""`dex-agents backup`, `integrity`, `export`, `import`, `purge`: what an operator does with the engine's directory."""
 
 import sqlite3
 from contextlib import closing
@@ -44,12 +44,36 @@ async def test_a_backup_of_a_running_engine_is_an_engines_file(tmp_path: Path) -
         assert (await host.session("s-1").ask("say hello", timeout=10)).text == "hello"
 
 
+async def test_a_purged_session_leaves_nothing_in_the_file_and_the_others_go_on(tmp_path: Path) -> None:
+    async with AgentHost(scripted_flow(), directory=tmp_path) as host:
+        for session_id, word in (("s-1", "swordfish"), ("s-2", "hello")):
+            await host.session(session_id).start(title=word)
+            await host.session(session_id).ask(f"call read_a\nsay {word}", timeout=10)
+        await host.session("s-1").stop()
+        in_use = run("purge", "s-1", "--yes", "--data", tmp_path)
+        assert in_use.exit_code == 2
+        assert "another engine uses" in in_use.output
+    assert b"swordfish" in (tmp_path / "engine.db").read_bytes()
+
+    assert run("purge", "s-1", "--data", tmp_path).exit_code == 1  # nobody confirmed it
+    purged = run("purge", "s-1", "--yes", "--data", tmp_path)
+
+    assert purged.output == "session s-1 is deleted (1 runs)\n"
+    assert b"swordfish" not in (tmp_path / "engine.db").read_bytes()
+    assert run("integrity", "--data", tmp_path).exit_code == 0
+    assert run("purge", "s-1", "--yes", "--data", tmp_path).exit_code == 2
+    async with AgentHost(scripted_flow(), directory=tmp_path) as host:
+        assert (await host.session("s-2").ask("say hello", timeout=10)).text == "hello"
+        assert await host.session("s-1").start() is True
+
+
 def test_what_cannot_be_done_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
     for arguments in (
         ("integrity", "--data", tmp_path),
         ("backup", tmp_path / "copy", "--data", tmp_path),
         ("export", "s-1", tmp_path / "copy", "--data", tmp_path),
         ("import", tmp_path / "copy", "--data", tmp_path),
+        ("purge", "s-1", "--yes", "--data", tmp_path),
     ):
         result = run(*arguments)
         assert result.exit_code == 2

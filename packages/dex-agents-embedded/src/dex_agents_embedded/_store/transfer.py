@@ -31,7 +31,7 @@ _KEYED: Final = (
 _PER_RUN: Final = ("run", "run_state", "run_usage")
 _NUMBERED: Final = (("attribute", "attribute_row"), ("indexed_attribute", "indexed_row"))
 
-_WITH_SUB_FLOWS: Final = """
+WITH_SUB_FLOWS: Final = """
     WITH RECURSIVE wanted (flow_id) AS (
         SELECT ? UNION SELECT run.flow_id FROM run JOIN wanted ON run.parent_flow_id = wanted.flow_id)
     SELECT run_key FROM run JOIN wanted USING (flow_id) ORDER BY run_key"""
@@ -75,7 +75,7 @@ def export_flow(directory: Path, flow_id: str, target: Path) -> int:
         backup(directory, copy)
         with _new_file(target) as temporary, closing(_open(copy)) as source:
             migrate(source)
-            run_keys = [run_key for (run_key,) in source.execute(_WITH_SUB_FLOWS, (flow_id,))]
+            run_keys = [run_key for (run_key,) in source.execute(WITH_SUB_FLOWS, (flow_id,))]
             if not run_keys:
                 raise DataFileError(f"there is no Flow {flow_id!r} in {directory}", "unreadable")
             with closing(_open(temporary)) as new:

@@ -5,7 +5,7 @@ import click
 from dex_agents._cli.demo import demo
 from dex_agents._cli.dev import dev
 from dex_agents._cli.sessions import sessions
-from dex_agents._cli.storage import backup, export, import_, integrity
+from dex_agents._cli.storage import backup, export, import_, integrity, purge
 from dex_agents._cli.worker import worker
 from dex_agents.errors import DexAgentsError
 
@@ -30,5 +30,5 @@ def main() -> None:
     """Run the agents you already have as durable sessions on Dex."""
 
 
-for _command in (dev, worker, sessions, demo, backup, integrity, export, import_):
+for _command in (dev, worker, sessions, demo, backup, integrity, export, import_, purge):
     main.add_command(_command)

@@ -1,4 +1,4 @@
-"""`dex-agents backup`, `integrity`, `export` and `import`: the embedded engine's directory."""
+"""`dex-agents backup`, `integrity`, `export`, `import` and `purge`: the embedded engine's directory."""
 
 from pathlib import Path
 
@@ -48,6 +48,20 @@ def export(session: str, target: Path, directory: Path) -> None:
     with engine_storage() as storage:
         runs = storage.export_flow(directory, session, target)
     click.echo(f"session {session} is exported to {target} ({runs} runs)")
+
+
+@click.command()
+@click.argument("session")
+@data_option
+@click.confirmation_option(prompt="The session cannot be brought back. Delete it?")
+def purge(session: str, directory: Path) -> None:
+    """Delete one SESSION, running or stopped, from the data of an engine that does not run.
+
+    Live events, backups and exported files are not touched.
+    """
+    with engine_storage() as storage:
+        runs = storage.purge_flow(directory, session)
+    click.echo(f"session {session} is deleted ({runs} runs)")
 
 
 @click.command(name="import")

@@ -145,7 +145,8 @@ class SessionLifecycle:
         if flow.status is not FlowStatus.RUNNING:
             raise PurgeNotPossibleError(
                 f"session {session_id!r} has ended, and what has ended cannot be changed over the protocol: its server "
-                "deletes it when its retention is over (7 days by default)",
+                "deletes it when its retention is over (7 days by default); for an embedded engine that does not run "
+                "there is `dex-agents purge`",
                 session_id=session_id,
             )
         client = self._connection.client

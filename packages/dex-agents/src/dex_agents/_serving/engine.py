@@ -67,6 +67,10 @@ class EngineStorage(Protocol):
         """Write one session into a file of its own and return how many runs that were."""
         ...
 
+    def purge_flow(self, directory: Path, flow_id: str) -> int:
+        """Delete one session from the data of an engine that does not run and return how many runs that were."""
+        ...
+
     def import_flows(self, directory: Path, source: Path) -> list[str]:
         """Put exported sessions into the data of an engine that does not run, and return their ids."""
         ...

@@ -130,8 +130,9 @@ class SessionVerbs(ClientBase):
         """Delete what a running session keeps, and end it for good: messages, history, results, settings, title, user.
 
         The running turn ends without a trace; a tool that runs may still have its effect. The id stays taken until the
-        server's retention ends. What remains until then: what the session was started with, values that the run's
-        history has (on a Dex Server), and live events, until newer ones take their place. Waits until all is deleted; a call that broke off can be repeated.
+        server's retention ends. No client can delete what remains until then: what the session was started with,
+        values that the run's history has, and live events, until newer ones take their place. Waits until all is
+        deleted; a call that broke off can be repeated.
 
         Args:
             session_id: The session.
