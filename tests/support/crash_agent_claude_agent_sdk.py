@@ -8,6 +8,7 @@ from typing import Any, cast
 from claude_agent_sdk import ClaudeAgentOptions, SdkMcpTool, create_sdk_mcp_server, tool
 from pydantic import TypeAdapter
 
+from dex_agents import ToolEffect
 from dex_agents_claude_agent_sdk import session_flow
 from support import crash_tools
 
@@ -22,10 +23,17 @@ def make_tool(function: Callable[..., Awaitable[str]]) -> SdkMcpTool[Any]:
     return tool(getattr(function, "__name__"), getdoc(function) or "", schema)(run)  # noqa: B009
 
 
+@tool("count_stock", "Count what is in stock.", {"item": str})
+async def count_stock(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Run inside a segment, where there is no call of the session's to write down."""
+    return {"content": [{"type": "text", "text": f"7 pieces of {arguments['item']}"}]}
+
+
+tools = [*map(make_tool, crash_tools.TOOLS), count_stock]
 agent = ClaudeAgentOptions(
     system_prompt="Serve the customer.",
     model="claude-sonnet-4-5",
-    mcp_servers={"shop": create_sdk_mcp_server("shop", tools=[make_tool(each) for each in crash_tools.TOOLS])},
+    mcp_servers={"shop": create_sdk_mcp_server("shop", tools=tools)},
     # The Step's policy repeats a model call, not the CLI.
     env={
         "ANTHROPIC_BASE_URL": os.environ["CRASH_ANTHROPIC"],
@@ -36,7 +44,7 @@ agent = ClaudeAgentOptions(
 flow = session_flow(
     agent,
     name="crash",
-    tools=crash_tools.POLICIES,
+    tools={**crash_tools.POLICIES, "count_stock": ToolEffect.READ},
     # Every moment of the matrix is a Step of its own; `test_claude_segments` has reads inside the segment.
     inline_reads=bool(os.environ.get("CRASH_INLINE_READS")),
 )
