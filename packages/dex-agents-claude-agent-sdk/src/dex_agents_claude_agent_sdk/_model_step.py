@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from claude_agent_sdk import AssistantMessage, ResultMessage, ToolUseBlock
+from claude_agent_sdk import AssistantMessage, ContentBlock, ResultMessage, ToolResultBlock, ToolUseBlock
 from pydantic import JsonValue
 
 from dex_agents.errors import TurnFailedError
@@ -227,9 +227,8 @@ def _calls(messages: Sequence[AssistantMessage]) -> list[ToolUseBlock]:
     return [block for message in messages for block in message.content if isinstance(block, ToolUseBlock)]
 
 
-def _answered(content: object) -> list[str]:
-    blocks = content if isinstance(content, list) else []  # pyright: ignore[reportUnknownVariableType]
-    return [str(block.tool_use_id) for block in blocks if hasattr(block, "tool_use_id")]  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType, reportUnknownMemberType]
+def _answered(content: str | list[ContentBlock]) -> list[str]:
+    return [block.tool_use_id for block in content if isinstance(block, ToolResultBlock)]
 
 
 def _results(rows: Sequence[Row]) -> dict[str, ApiBlock]:
