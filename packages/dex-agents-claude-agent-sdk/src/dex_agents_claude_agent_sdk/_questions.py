@@ -16,19 +16,21 @@ _UNANSWERED: Final = "The user did not answer the questions."
 def to_question(call: OpenCall) -> Question:
     """Return the call as a question.
 
-    `answer_schema` is an object with a text for each question of the model; `detail` holds what the model wrote, with
-    the options that it offers.
+    `answer_schema` is an object with a text for each question of the model, or for one alone its text; `detail` holds
+    what the model wrote, with the options that it offers.
     """
     asked = _asked(call)
     properties: dict[str, JsonValue] = {
         text: {"type": "string", "examples": [str(option["label"]) for option in one.get("options", [])]}
         for text, one in asked.items()
     }
+    schema: JsonValue = {"type": "object", "properties": properties, "required": [*asked]}
     return Question(
         id=call.call_id,
         kind="answer",
         prompt="\n".join(_prompt(text, one) for text, one in asked.items()),
-        answer_schema={"type": "object", "properties": properties, "required": [*asked]},
+        # A session refuses what does not match.
+        answer_schema=schema if len(asked) != 1 else {"anyOf": [{"type": "string"}, schema]},
         detail=call.arguments,
     )
 
@@ -53,9 +55,20 @@ def to_answer_block(call: OpenCall, answer: Answer | None) -> ApiBlock:
             f"the answer to {call.name} is {value!r}: give an object with a text for each of {', '.join(asked)}"
         )
     pairs = ", ".join(f'"{text}"="{said}"' for text, said in value.items())
-    # The CLI's own words.
-    told = f"Your questions have been answered: {pairs}. You can now continue with these answers in mind."
+    # The CLI's own words, which differ when somebody wrote an answer of their own.
+    if all(_is_offered(asked.get(text, {}), str(said)) for text, said in value.items()):
+        told = f"Your questions have been answered: {pairs}. You can now continue with these answers in mind."
+    else:
+        told = (
+            f"The user answered: {pairs}. Read the answers carefully — they may request clarification, changes, or "
+            "that you not proceed — and follow what they actually say."
+        )
     return result_block(call.call_id, told)
+
+
+def _is_offered(one: dict[str, Any], said: str) -> bool:
+    labels = {str(option["label"]) for option in one.get("options", [])}
+    return said in labels or (bool(one.get("multiSelect")) and set(said.split(", ")) <= labels)
 
 
 def _asked(call: OpenCall) -> Mapping[str, dict[str, Any]]:

@@ -1,0 +1,55 @@
+"""People's answers in the words in which the CLI tells them, without any CLI."""
+
+import pytest
+from pydantic import JsonValue
+
+from dex_agents.errors import TurnFailedError
+from dex_agents.tools import Answer
+from dex_agents_claude_agent_sdk._questions import to_answer_block, to_question
+from dex_agents_claude_agent_sdk._state import OpenCall
+
+
+def ask(*texts: str, several: bool = False) -> OpenCall:
+    options = [{"label": "Red", "description": "r"}, {"label": "Blue", "description": "b"}]
+    questions = [{"question": text, "header": "h", "multiSelect": several, "options": options} for text in texts]
+    return OpenCall.model_validate(
+        {"call_id": "q", "name": "AskUserQuestion", "kind": "question", "arguments": {"questions": questions}}
+    )
+
+
+@pytest.mark.parametrize(
+    ("call", "value", "told"),
+    [
+        (ask("Colour?"), "Blue", 'Your questions have been answered: "Colour?"="Blue". You can now continue'),
+        (ask("Colour?"), "Pink", 'The user answered: "Colour?"="Pink". Read the answers carefully'),
+        (ask("Colour?", several=True), "Red, Blue", 'Your questions have been answered: "Colour?"="Red, Blue".'),
+        (ask("A?", "B?"), {"A?": "Red", "B?": "Pink"}, 'The user answered: "A?"="Red", "B?"="Pink".'),
+    ],
+)
+def test_an_answer_is_told_as_the_cli_tells_it(call: OpenCall, value: JsonValue, told: str) -> None:
+    block = to_answer_block(call, Answer(question_id="q", value=value))
+
+    assert block["content"].startswith(told)
+    assert "is_error" not in block
+
+
+def test_a_question_says_what_an_answer_must_look_like() -> None:
+    question = to_question(ask("A?", "B?"))
+
+    assert question.prompt == "A? (Red, Blue)\nB? (Red, Blue)"
+    offered: JsonValue = {"type": "string", "examples": ["Red", "Blue"]}
+    assert question.answer_schema == {
+        "type": "object",
+        "properties": {"A?": offered, "B?": offered},
+        "required": ["A?", "B?"],
+    }
+    single = to_question(ask("A?")).answer_schema
+    assert isinstance(single, dict)
+    assert isinstance(single["anyOf"], list)
+    assert single["anyOf"][0] == {"type": "string"}
+
+
+def test_no_answer_is_told_as_an_error_and_a_wrong_one_is_refused() -> None:
+    assert to_answer_block(ask("A?"), None)["is_error"]
+    with pytest.raises(TurnFailedError, match="give an object with a text for each of A\\?, B\\?"):
+        to_answer_block(ask("A?", "B?"), Answer(question_id="q", value="Red"))
