@@ -43,6 +43,7 @@ from dex import (
 from dex.dexpb import dex_pb2 as pb
 
 from dex_agents_embedded import EmbeddedEngine
+from dex_agents_embedded.storage import export_flow, import_flows
 from engine_world import World, eventually
 
 note = Attribute("note", str)
@@ -132,7 +133,9 @@ async def test_a_flow_begins_anew_without_what_came_from_outside_when_that_is_wi
     assert list(values.attributes) == []
 
 
-async def test_what_comes_again_outlives_a_restart_without_secrets_and_deleted_messages(tmp_path: Path) -> None:
+async def test_what_comes_again_outlives_a_move_to_another_engine_without_secrets_and_deleted_messages(
+    tmp_path: Path,
+) -> None:
     async with World(tmp_path, flow) as world:
         await world.start_worker()
         first = await world.client.start_flow(flow, "f", "hello")
@@ -145,7 +148,11 @@ async def test_what_comes_again_outlives_a_restart_without_secrets_and_deleted_m
         await world.service.PublishToChannel(pb.PublishToChannelRequest(flow_id="f", messages=[published]))
         write = pb.AttributeWrite(key="note", value=pb.Value(string_value="set"))
         await world.service.SetAttributes(pb.SetAttributesRequest(flow_id="f", attributes=[write]))
-    async with World(tmp_path, flow, engine=EmbeddedEngine(tmp_path / "data")) as world:
+    export_flow(tmp_path / "data", "f", tmp_path / "exported")
+    async with World(tmp_path, flow, engine=EmbeddedEngine(tmp_path / "elsewhere")) as world:
+        await world.client.start_flow(flow, "another", "hello")
+    import_flows(tmp_path / "elsewhere", tmp_path / "exported")
+    async with World(tmp_path, flow, engine=EmbeddedEngine(tmp_path / "elsewhere")) as world:
         await world.start_worker()
         await world.client.time_travel("f", BEGINNING)
         assert await world.call(flow.read, "f") == "set told None"

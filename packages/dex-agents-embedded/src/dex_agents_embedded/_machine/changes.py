@@ -102,7 +102,7 @@ def publish(run: Run, messages: Iterable[pb.ChannelMessage], now: float) -> None
         run.message_sequence += 1
         queued = Message(
             run.message_sequence,
-            message_id(run.key, run.message_sequence, now),
+            _message_id(run.key, run.message_sequence, now),
             NULL_VALUE if message.value.WhichOneof("kind") is None else message.value.SerializeToString(),
         )
         run.channels.setdefault(message.channel_name, []).append(queued)
@@ -112,12 +112,19 @@ def publish(run: Run, messages: Iterable[pb.ChannelMessage], now: float) -> None
 
 
 def note_outside(run: Run, effects: pb.InvokeWorkerRPCResponse, rpc_name: str, now: float) -> None:
-    """Keep what is about to be written from outside, apart from hard-delete Attributes, of which no copy may stay."""
+    """Keep what is about to be written from outside, apart from hard-delete Attributes, of which no copy may stay.
+
+    A message that is deleted is kept by its sequence: its id is another one in a run that begins anew.
+    """
     kept = pb.InvokeWorkerRPCResponse(
         publish_to_channel=effects.publish_to_channel,
         delete_from_channel=effects.delete_from_channel,
         upsert_attributes=(write for write in effects.upsert_attributes if not write.is_hard_delete_on_null),
     )
+    for deletion in kept.delete_from_channel:
+        queued = run.queued_messages(deletion.channel_name)
+        found = (message.sequence for message in queued if message.message_id == deletion.message_id)
+        deletion.message_id = str(next(found, 0))
     if effects.HasField("step_decision"):
         kept.step_decision.CopyFrom(effects.step_decision)
     serialized = kept.SerializeToString()
@@ -127,7 +134,7 @@ def note_outside(run: Run, effects: pb.InvokeWorkerRPCResponse, rpc_name: str, n
         run.delta.outside[run.outside_sequence] = write
 
 
-def message_id(run_key: int, sequence: int, now: float) -> str:
+def _message_id(run_key: int, sequence: int, now: float) -> str:
     """Return the id of a message: a version 7 UUID of `now`, its random bits are the run and the sequence."""
     milliseconds = int(now * 1000) & (1 << 48) - 1
     low = (run_key & (1 << 42) - 1) << 32 | sequence & (1 << 32) - 1

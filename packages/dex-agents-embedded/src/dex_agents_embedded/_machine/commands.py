@@ -367,23 +367,23 @@ def rpc_effects(run: Run, rpc_name: str, result: pb.InvokeWorkerRPCResponse, now
     waiting.wake(run)
 
 
-def reapply(run: Run, writes: Iterable[OutsideWrite], old_key: int, now: float) -> None:
+def reapply(run: Run, writes: Iterable[OutsideWrite], now: float) -> None:
     """Give a run that has just begun what came from outside to an earlier one, in the same order.
 
     Args:
         run: The new run.
         writes: What came.
-        old_key: The key of the earlier run, from which the ids of its messages follow.
         now: Unix time in seconds.
     """
-    new_ids: dict[str, str] = {}
+    new_sequences: dict[str, int] = {}
     for write in writes:
         effects = pb.InvokeWorkerRPCResponse.FromString(write.effects)
         for index in range(len(effects.publish_to_channel)):
-            old_id = changes.message_id(old_key, write.first_message + index, write.at)
-            new_ids[old_id] = changes.message_id(run.key, run.message_sequence + 1 + index, now)
+            new_sequences[str(write.first_message + index)] = run.message_sequence + 1 + index
         for deletion in effects.delete_from_channel:
-            deletion.message_id = new_ids.get(deletion.message_id, deletion.message_id)
+            new = new_sequences.get(deletion.message_id)  # none for a message that a Step had published
+            queued = run.queued_messages(deletion.channel_name)
+            deletion.message_id = next((message.message_id for message in queued if message.sequence == new), "")
         rpc_effects(run, write.rpc_name, effects, now, is_strict=False)
 
 

@@ -33,12 +33,12 @@ class TimeTravel:
                 raise not_offered("time travel to another point than the beginning of a Flow")
             writes = [] if request.skip_writes_reapply else self._shell.loader.outside_writes(hot.run.key)
             # From here on nothing is awaited: the end of the running run and the new one are one commit.
-            old_key, parent = hot.run.key, hot.run.parent
+            parent = hot.run.parent
             origin.flow_start_options.flow_config_override.CopyFrom(hot.run.config)
             self._end(self._shell.runs.find(request.flow_id))
 
             def reapply(run: Run, now: float) -> None:
-                commands.reapply(run, writes, old_key, now)
+                commands.reapply(run, writes, now)
 
             new = self._shell.start(origin, str(uuid.uuid4()), parent, then=reapply)
         with new.pinned():
