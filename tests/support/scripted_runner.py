@@ -138,6 +138,9 @@ class ScriptedRunner:
         seen += [f"steering: {message.text}" for message in request.steering]
         if request.step.settings:
             seen.append(f"settings: {json.dumps(dict(request.step.settings))}")
+        if request.step.resolved is not None:
+            step = request.step
+            seen.append(f"resolved: {step.model_setting({})}, {step.instructions}, {step.reasoning_effort}")
         line, rest = script[0], script[1:]
         if line.startswith("speak"):
             request.step.events.text(f"{line.removeprefix('speak ')} ")

@@ -1,25 +1,44 @@
 """Sessions of the scripted agent on the embedded engine, in one process."""
 
 import asyncio
+import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 from dex_agents import AgentHost, AgentSessionFlow, AgentSessionOptions, Budget
 from dex_agents.reconciliation import Happened, Reconcilers, UnknownCall
+from dex_agents.runner import StepContext
 from dex_agents.session import AgentSession
+from dex_agents.settings import ResolvedSettings, SettingsResolver
 from dex_agents.snapshot import AgentSnapshot, Interrupt, ToolCallSnapshot
 from support.scripted_runner import ScriptedRunner, note_run
 from support.waiting import wait_for
 
 
 def scripted_flow(
-    options: AgentSessionOptions | None = None, reconcilers: Reconcilers | None = None
+    options: AgentSessionOptions | None = None,
+    reconcilers: Reconcilers | None = None,
+    settings_resolver: SettingsResolver | None = None,
 ) -> AgentSessionFlow:
     """Build the scripted agent's Flow, the same in every process."""
     options = options or AgentSessionOptions()
     runner = ScriptedRunner(compacts=options.compaction is not None)
-    return AgentSessionFlow(runner, name="scripted", options=options, reconcilers=reconcilers)
+    return AgentSessionFlow(
+        runner, name="scripted", options=options, reconcilers=reconcilers, settings_resolver=settings_resolver
+    )
+
+
+def resolved_flow() -> AgentSessionFlow:
+    """Build the scripted agent with a resolver that takes the secret of a plan from the Worker's environment."""
+
+    async def resolve(step: StepContext) -> ResolvedSettings:
+        note_run("resolver", plan=step.text_setting("plan") or "")
+        return ResolvedSettings(
+            model=f"{step.text_setting('plan')}-{os.environ['PLAN_SECRET']}", reasoning_effort="high"
+        )
+
+    return scripted_flow(settings_resolver=resolve)
 
 
 def reconciled_flow() -> AgentSessionFlow:
@@ -51,9 +70,10 @@ async def scripted_session(
     session_id: str = "s-1",
     options: AgentSessionOptions | None = None,
     reconcilers: Reconcilers | None = None,
+    settings_resolver: SettingsResolver | None = None,
 ) -> AsyncGenerator[AgentSession]:
     """Serve the scripted agent and start one session of it."""
-    async with AgentHost(scripted_flow(options, reconcilers), directory=directory) as host:
+    async with AgentHost(scripted_flow(options, reconcilers, settings_resolver), directory=directory) as host:
         session = host.session(session_id)
         await session.start(title="a test", user="tester")
         yield session

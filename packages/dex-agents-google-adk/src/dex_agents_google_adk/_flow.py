@@ -12,6 +12,7 @@ from google.adk.workflow import BaseNode
 
 from dex_agents import AgentSessionFlow, AgentSessionOptions, ToolPolicies
 from dex_agents.reconciliation import Reconcilers
+from dex_agents.settings import SettingsResolver
 from dex_agents_google_adk._runner import GoogleADKRunner
 from dex_agents_google_adk._runs import InitialState, UserId
 
@@ -32,6 +33,7 @@ def session_flow(
     streaming: bool = True,
     options: AgentSessionOptions | None = None,
     reconcilers: Reconcilers | None = None,
+    settings_resolver: SettingsResolver | None = None,
 ) -> AgentSessionFlow:
     """Build the session Flow of an agent; `AgentHost` serves it.
 
@@ -50,6 +52,7 @@ def session_flow(
         streaming: As for `GoogleADKRunner`.
         options: The application's choices about sessions; None for the defaults.
         reconcilers: Find out, by the tool's name, what became of a call whose outcome is unknown.
+        settings_resolver: Makes a model, instructions and a reasoning effort of a session's settings.
 
     Raises:
         ConfigurationError: No Flow can have the name.
@@ -68,5 +71,9 @@ def session_flow(
         streaming=streaming,
     )
     return AgentSessionFlow(
-        runner, name=name or agent.name, options=options or AgentSessionOptions(), reconcilers=reconcilers
+        runner,
+        name=name or agent.name,
+        options=options or AgentSessionOptions(),
+        reconcilers=reconcilers,
+        settings_resolver=settings_resolver,
     )

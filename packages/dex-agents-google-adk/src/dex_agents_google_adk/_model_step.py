@@ -71,7 +71,7 @@ class ModelStepRun:
             runs=self._agents,
             model_calls=self._model_calls,
             steering=steering,
-            instructions=step.text_setting("instructions"),
+            instructions=step.instructions,
             is_graph=as_agent(runs.root) is None,
         )
         self.new_events: list[Event] = []

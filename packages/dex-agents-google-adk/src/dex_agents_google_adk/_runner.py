@@ -11,7 +11,7 @@ from google.adk.models.base_llm import BaseLlm
 from google.adk.workflow import BaseNode
 from google.genai import types
 
-from dex_agents.errors import ToolDidNotHappen
+from dex_agents.errors import ToolDidNotHappen, TurnFailedError
 from dex_agents.runner import (
     Again,
     BatchSettled,
@@ -127,6 +127,11 @@ class GoogleADKRunner:
             return await self._run_model(request, state)
 
     async def _run_model(self, request: RunModelRequest, state: SessionState) -> ModelStep:
+        if request.step.resolved is not None and request.step.resolved.reasoning_effort is not None:
+            raise TurnFailedError(
+                f"the reasoning effort is {request.step.resolved.reasoning_effort!r}, for which ADK has no word that "
+                "all models understand: give a model with a thinking configuration instead"
+            )
         records: dict[str, ToolRecord] = {}
         message: types.Content | None = None
         if isinstance(request.input, NewTurn):

@@ -8,6 +8,7 @@ from langchain_core.runnables import RunnableConfig
 from dex_agents import AgentSessionFlow, AgentSessionOptions, ToolPolicies
 from dex_agents.errors import ConfigurationError
 from dex_agents.reconciliation import Reconcilers
+from dex_agents.settings import SettingsResolver
 from dex_agents_langgraph._private import Graph
 from dex_agents_langgraph._runner import InputFactory, LangGraphRunner
 from dex_agents_langgraph._runs import ContextFactory, GraphFactory
@@ -31,6 +32,7 @@ def session_flow(
     segment_seconds: float = 300,
     options: AgentSessionOptions | None = None,
     reconcilers: Reconcilers | None = None,
+    settings_resolver: SettingsResolver | None = None,
 ) -> AgentSessionFlow:
     """Build the session Flow of a graph; `AgentHost` serves it.
 
@@ -49,6 +51,7 @@ def session_flow(
         segment_seconds: As for `LangGraphRunner`.
         options: The application's choices about sessions; None for the defaults.
         reconcilers: Find out, by the tool's name, what became of a call whose outcome is unknown.
+        settings_resolver: Makes a model, instructions and a reasoning effort of a session's settings.
 
     Raises:
         ConfigurationError: Neither the graph nor the call gives a name, or no Flow can have it.
@@ -70,4 +73,10 @@ def session_flow(
             "the graph has no name: compile it with one, or pass `name`; sessions are found by it for ever"
         )
     _logger.info("tools of agent %r\n%s", flow_name, runner.report())
-    return AgentSessionFlow(runner, name=flow_name, options=options or AgentSessionOptions(), reconcilers=reconcilers)
+    return AgentSessionFlow(
+        runner,
+        name=flow_name,
+        options=options or AgentSessionOptions(),
+        reconcilers=reconcilers,
+        settings_resolver=settings_resolver,
+    )

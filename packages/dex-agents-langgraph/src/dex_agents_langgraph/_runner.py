@@ -43,7 +43,14 @@ from dex_agents_langgraph._model_step import (
 from dex_agents_langgraph._private import DISTRIBUTION, Graph, installed_version
 from dex_agents_langgraph._questions import breakpoint_question, to_questions
 from dex_agents_langgraph._report import Placement, place_tools
-from dex_agents_langgraph._runs import BuiltGraph, ContextFactory, GraphFactory, GraphRuns, translate_failures
+from dex_agents_langgraph._runs import (
+    BuiltGraph,
+    ContextFactory,
+    GraphFactory,
+    GraphRuns,
+    settings_of,
+    translate_failures,
+)
 from dex_agents_langgraph._state import FORMAT, AskedInterrupt, SessionState, TurnState, read_state, write_state
 from dex_agents_langgraph._tool_call import run_one_call
 from dex_agents_langgraph._tools import to_output, to_requests, usage_of
@@ -130,7 +137,7 @@ class LangGraphRunner:
             StateNotReadableError: The state was written by another version.
         """
         state = read_state(request.state)
-        built = self._runs.build(request.step.settings)
+        built = self._runs.build(settings_of(request.step))
         with translate_failures():
             return await self._run_model(request, state, built)
 
@@ -204,13 +211,13 @@ class LangGraphRunner:
             Exception: What the tool raised.
         """
         state = read_state(request.state)
-        built = self._runs.build(request.step.settings)
+        built = self._runs.build(settings_of(request.step))
         return await run_one_call(self._runs, built, state, request)
 
     async def close_turn(self, request: CloseTurnRequest) -> Closed:
         """Answer the open calls of the root graph; a turn that waits elsewhere is undone."""
         state = read_state(request.state)
-        built = self._runs.build(request.step.settings)
+        built = self._runs.build(settings_of(request.step))
         namespaces = await close_batch(self._runs, built, state, request)
         if namespaces is None:
             return Closed(state=request.turn_start, undone=True)

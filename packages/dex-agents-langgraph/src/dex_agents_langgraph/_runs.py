@@ -14,7 +14,6 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import merge_configs
 from langgraph.errors import GraphRecursionError
 from langgraph.types import StateSnapshot
-from pydantic import JsonValue
 
 from dex_agents.errors import ConfigurationError, TurnFailedError
 from dex_agents.runner import StepContext
@@ -33,8 +32,11 @@ from dex_agents_langgraph._private import (
 from dex_agents_langgraph._turn_values import turn_values
 from dex_agents_langgraph._types import collect_types
 
-GraphFactory = Callable[[Mapping[str, JsonValue]], Graph]
-"""Builds the graph from a session's settings; called in every Step."""
+GraphFactory = Callable[[Mapping[str, Any]], Graph]
+"""Builds the graph from a session's settings; called in every Step.
+
+With a settings resolver, `model`, `instructions` and `reasoning_effort` are what it made of them.
+"""
 
 ContextFactory = Callable[[StepContext], Any | Awaitable[Any] | AbstractAsyncContextManager[Any]]
 """Makes the run's context for one Step: a plain or async function, or one made with `asynccontextmanager`."""
@@ -82,7 +84,7 @@ class GraphRuns:
     streaming: bool
     segment_seconds: float
 
-    def build(self, settings: Mapping[str, JsonValue]) -> BuiltGraph:
+    def build(self, settings: Mapping[str, Any]) -> BuiltGraph:
         """Return the graph for a session's settings.
 
         Raises:
@@ -220,3 +222,10 @@ def translate_failures() -> Generator[None]:
         if getattr(error, "status_code", None) in _REFUSED_STATUSES:
             raise TurnFailedError(f"{type(error).__name__}: {error}") from error
         raise
+
+
+def settings_of(step: StepContext) -> Mapping[str, Any]:
+    """Return what a graph is built from: the settings, with what the session's resolver made of them laid over."""
+    if step.resolved is None:
+        return step.settings
+    return {**step.settings, **{name: value for name, value in vars(step.resolved).items() if value is not None}}

@@ -8,6 +8,7 @@ from agents import Agent, Model, RunConfig, RunErrorHandlers, RunHooks
 from dex_agents import AgentSessionFlow, AgentSessionOptions, ToolPolicies
 from dex_agents.errors import ConfigurationError
 from dex_agents.reconciliation import Reconcilers
+from dex_agents.settings import SettingsResolver
 from dex_agents_openai_agents._runner import DEFAULT_MAX_TURNS, OpenAIAgentsRunner
 from dex_agents_openai_agents._runs import ContextFactory
 
@@ -29,6 +30,7 @@ def session_flow(
     streaming: bool = True,
     options: AgentSessionOptions | None = None,
     reconcilers: Reconcilers | None = None,
+    settings_resolver: SettingsResolver | None = None,
 ) -> AgentSessionFlow:
     """Build the session Flow of an agent; `AgentHost` serves it.
 
@@ -46,6 +48,7 @@ def session_flow(
         streaming: As for `OpenAIAgentsRunner`.
         options: The application's choices about sessions; None for the defaults.
         reconcilers: Find out, by the tool's name, what became of a call whose outcome is unknown.
+        settings_resolver: Makes a model, instructions and a reasoning effort of a session's settings.
 
     Raises:
         ConfigurationError: No Flow can have the name.
@@ -67,4 +70,10 @@ def session_flow(
         auto_previous_response_id=auto_previous_response_id,
         streaming=streaming,
     )
-    return AgentSessionFlow(runner, name=flow_name, options=options or AgentSessionOptions(), reconcilers=reconcilers)
+    return AgentSessionFlow(
+        runner,
+        name=flow_name,
+        options=options or AgentSessionOptions(),
+        reconcilers=reconcilers,
+        settings_resolver=settings_resolver,
+    )

@@ -10,6 +10,7 @@ from agents import Agent, AgentsException, Model, ModelSettings, RunConfig, RunE
 from agents.exceptions import ModelTimeoutError
 from agents.run_config import CallModelData, CallModelInputFilter, ModelInputData
 from openai import BadRequestError, NotFoundError, UnprocessableEntityError
+from openai.types.shared import Reasoning
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from dex_agents.errors import TurnFailedError
@@ -92,7 +93,11 @@ class AgentRuns(Generic[ContextT]):
         settings = step.settings.get("model_settings")
         if settings is not None:
             changes["model_settings"] = (config.model_settings or ModelSettings()).resolve(_to_settings(settings))
-        instructions = step.text_setting("instructions")
+        effort = step.reasoning_effort
+        if effort is not None:
+            so_far: ModelSettings = changes.get("model_settings", config.model_settings) or ModelSettings()
+            changes["model_settings"] = so_far.resolve(ModelSettings(reasoning=Reasoning(effort=effort)))
+        instructions = step.instructions
         if instructions is not None:
             changes["call_model_input_filter"] = _instruct(instructions, config.call_model_input_filter)
         if not self.streaming:

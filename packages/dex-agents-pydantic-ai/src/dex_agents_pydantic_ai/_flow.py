@@ -11,6 +11,7 @@ from pydantic_ai.usage import UsageLimits
 from dex_agents import AgentSessionFlow, AgentSessionOptions, ToolPolicies
 from dex_agents.errors import ConfigurationError
 from dex_agents.reconciliation import Reconcilers
+from dex_agents.settings import SettingsResolver
 from dex_agents_pydantic_ai._runner import PydanticAIRunner
 from dex_agents_pydantic_ai._runs import DepsFactory
 
@@ -29,6 +30,7 @@ def session_flow(
     streaming: bool = True,
     options: AgentSessionOptions | None = None,
     reconcilers: Reconcilers | None = None,
+    settings_resolver: SettingsResolver | None = None,
 ) -> AgentSessionFlow:
     """Build the session Flow of an agent; `AgentHost` serves it.
 
@@ -43,6 +45,7 @@ def session_flow(
         streaming: As for `PydanticAIRunner`.
         options: The application's choices about sessions; None for the defaults.
         reconcilers: Find out, by the tool's name, what became of a call whose outcome is unknown.
+        settings_resolver: Makes a model, instructions and a reasoning effort of a session's settings.
 
     Raises:
         ConfigurationError: Neither the agent nor the call gives a name, or no Flow can have it.
@@ -61,4 +64,10 @@ def session_flow(
         usage_limits=usage_limits,
         streaming=streaming,
     )
-    return AgentSessionFlow(runner, name=flow_name, options=options or AgentSessionOptions(), reconcilers=reconcilers)
+    return AgentSessionFlow(
+        runner,
+        name=flow_name,
+        options=options or AgentSessionOptions(),
+        reconcilers=reconcilers,
+        settings_resolver=settings_resolver,
+    )

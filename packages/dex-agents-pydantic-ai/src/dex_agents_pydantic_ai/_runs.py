@@ -113,7 +113,7 @@ class AgentRuns(Generic[DepsT]):
             conversation_id=step.session_id,
             run_id=turn.run_id,
             model=step.model_setting(self.models),
-            instructions=step.text_setting("instructions"),
+            instructions=step.instructions,
             deps=deps,
             model_settings=self.model_settings_of(step),
             usage_limits=self.usage_limits,
@@ -144,11 +144,14 @@ class AgentRuns(Generic[DepsT]):
             TurnFailedError: The session's setting is no object.
         """
         own = step.settings.get("model_settings")
-        if own is None:
+        effort = step.reasoning_effort
+        if own is None and effort is None:
             return self.model_settings
-        if not isinstance(own, dict):
+        if own is not None and not isinstance(own, dict):
             raise TurnFailedError(f"the setting 'model_settings' is {own!r}: give an object")
-        return cast("ModelSettings", {**(self.model_settings or {}), **own})
+        # `thinking` is the framework's word for all providers: an effort, or False.
+        thinking: dict[str, object] = {} if effort is None else {"thinking": effort if effort != "none" else False}
+        return cast("ModelSettings", {**(self.model_settings or {}), **thinking, **(own or {})})
 
 
 def _restore_enqueued(run: AgentRun[Any, Any], state: SessionState) -> None:

@@ -15,7 +15,7 @@ Rules that no type can hold, each checked by `dex_agents.testing`:
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal, Protocol, TypeVar
+from typing import Annotated, Literal, Protocol, TypeVar, cast, get_args
 
 from pydantic import Field, JsonValue
 
@@ -210,6 +210,24 @@ class EventSink(Protocol):
         ...
 
 
+ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResolvedSettings:
+    """What a resolver (`dex_agents.settings`) makes of a turn's settings for one Step; never stored.
+
+    Attributes:
+        model: The framework's model object, or a model's name; None for the agent's own.
+        instructions: Beside the agent's own; None for none.
+        reasoning_effort: How long the model thinks; None for the agent's own.
+    """
+
+    model: object = None
+    instructions: str | None = None
+    reasoning_effort: ReasoningEffort | None = None
+
+
 @dataclass(frozen=True, kw_only=True)
 class StepContext:
     """Where a request comes from.
@@ -221,6 +239,7 @@ class StepContext:
         attempt: 1 for the first attempt of this Step.
         settings: This turn's copy of the session's settings: references, never secrets.
         events: The live feed.
+        resolved: What the agent's resolver made of the settings; None for an agent without one.
     """
 
     session_id: str
@@ -229,6 +248,29 @@ class StepContext:
     attempt: int
     settings: Mapping[str, JsonValue]
     events: EventSink
+    resolved: ResolvedSettings | None = None
+
+    @property
+    def instructions(self) -> str | None:
+        """The session's own instructions: resolved, or the setting `instructions`.
+
+        Raises:
+            TurnFailedError: The setting is no text.
+        """
+        return self.text_setting("instructions") if self.resolved is None else self.resolved.instructions
+
+    @property
+    def reasoning_effort(self) -> ReasoningEffort | None:
+        """How long the model thinks: resolved, or the setting `reasoning_effort`.
+
+        Raises:
+            TurnFailedError: It is no effort.
+        """
+        effort = self.text_setting("reasoning_effort") if self.resolved is None else self.resolved.reasoning_effort
+        if effort is not None and effort not in get_args(ReasoningEffort):
+            known = ", ".join(get_args(ReasoningEffort))
+            raise TurnFailedError(f"the reasoning effort is {effort!r}: give one of {known}")
+        return cast("ReasoningEffort | None", effort)
 
     def text_setting(self, name: str) -> str | None:
         """Return a setting that must be text, or None where the session has none.
@@ -242,7 +284,7 @@ class StepContext:
         return value
 
     def model_setting(self, models: Mapping[str, ModelT]) -> ModelT | str | None:
-        """Return the model that the setting `model` names, or None where the session names none.
+        """Return the resolved model, or the one that the setting `model` names; None where neither names one.
 
         Args:
             models: The models that a session may name; empty if the framework finds each by its name.
@@ -250,7 +292,10 @@ class StepContext:
         Raises:
             TurnFailedError: It is no text, or none of these models.
         """
-        name = self.text_setting("model")
+        resolved = None if self.resolved is None else self.resolved.model
+        if resolved is not None and not isinstance(resolved, str):
+            return cast("ModelT", resolved)
+        name = self.text_setting("model") if self.resolved is None else resolved
         if name is None:
             return None
         if models and name not in models:

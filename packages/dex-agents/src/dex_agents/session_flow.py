@@ -43,6 +43,7 @@ from dex_agents.events import EVENT_STREAM_NAME, AgentEvent
 from dex_agents.options import AgentSessionOptions
 from dex_agents.reconciliation import Reconcilers
 from dex_agents.runner import AgentFrameworkRunner, KnownTool
+from dex_agents.settings import SettingsResolver
 from dex_agents.snapshot import (
     AgentSnapshot,
     InterruptAnswer,
@@ -127,6 +128,7 @@ class AgentSessionFlow(Flow[SessionStart]):
         name: str,
         options: AgentSessionOptions = DEFAULT_OPTIONS,
         reconcilers: Reconcilers | None = None,
+        settings_resolver: SettingsResolver | None = None,
     ) -> None:
         """Build the Flow.
 
@@ -135,6 +137,7 @@ class AgentSessionFlow(Flow[SessionStart]):
             name: The Flow type: not empty, and without `/`, `$` and `:`.
             options: The application's choices.
             reconcilers: Find out, by the tool's name, what became of a call whose outcome is unknown.
+            settings_resolver: Makes a model, instructions and a reasoning effort of a session's settings.
 
         Raises:
             ConfigurationError: The name has a character that a Dex Server refuses, or the options ask for a compaction
@@ -156,6 +159,7 @@ class AgentSessionFlow(Flow[SessionStart]):
             EventFeed(self.events, options, agent=name),
             agent=name,
             reconcilers=reconcilers or {},
+            settings_resolver=settings_resolver,
             partial_texts=self.partial_texts,
         )
 

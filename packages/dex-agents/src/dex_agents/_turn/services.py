@@ -8,6 +8,7 @@ from dex_agents._turn.redaction import EventFeed
 from dex_agents.options import AgentSessionOptions
 from dex_agents.reconciliation import Reconciler, Reconcilers
 from dex_agents.runner import AgentFrameworkRunner
+from dex_agents.settings import SettingsResolver
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ class SessionServices:
     events: EventFeed
     agent: str = ""
     reconcilers: Reconcilers = field(default_factory=dict[str, Reconciler])
+    settings_resolver: SettingsResolver | None = None
     partial_texts: PartialTexts = field(default_factory=PartialTexts)
 
     @property

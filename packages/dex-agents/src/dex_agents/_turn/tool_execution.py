@@ -17,6 +17,7 @@ from dex_agents._turn.interrupts import begin_interrupts
 from dex_agents._turn.measuring import measured_tool
 from dex_agents._turn.reconciling import end_call
 from dex_agents._turn.recovery import AttemptProgress
+from dex_agents._turn.resolving import with_settings
 from dex_agents._turn.services import SessionServices
 from dex_agents._turn.settlement import settle_call, settlement_after_loss
 from dex_agents.errors import StateNotReadableError, ToolDidNotHappen
@@ -24,6 +25,7 @@ from dex_agents.events import AgentEventType
 from dex_agents.runner import CallToolRequest, StepContext
 from dex_agents.steps import _moves
 from dex_agents.tools import (
+    TOOL_CALL_NOT_RUN_ERROR_PREFIX,
     Asks,
     Denied,
     Failed,
@@ -113,6 +115,8 @@ async def _call(
         resume=record.resume,
         earlier=tuple(TOOL_CALLS.get(context, call_id).settled() for call_id in record.waits_for),
     )
+    if services.settings_resolver is not None:
+        request = await _resolved(request, services)
     call_info = ToolCallInfo(
         session_id=context.flow_id,
         turn_id=record.turn_id,
@@ -138,6 +142,17 @@ async def _call(
     if outcome is None:
         raise RuntimeError("a run of a tool ended without an outcome")
     return outcome
+
+
+async def _resolved(request: CallToolRequest, services: SessionServices) -> CallToolRequest:
+    """Resolve the settings; the tool was not reached where that fails."""
+    try:
+        with attempt(services.sealing):
+            return await with_settings(request, services)
+    except Exception as error:
+        if request.has_asked or request.call.policy.effect.is_repeatable:
+            raise
+        raise ToolDidNotHappen(f"{TOOL_CALL_NOT_RUN_ERROR_PREFIX}: {services.sealing.open(str(error))}") from error
 
 
 def _stage(

@@ -18,6 +18,7 @@ from dex_agents._turn.handing_back import hand_back_model, unreadable_here
 from dex_agents._turn.heartbeat import heartbeats
 from dex_agents._turn.measuring import measured_model
 from dex_agents._turn.model_input import consume_batch, turn_input
+from dex_agents._turn.resolving import with_settings
 from dex_agents.errors import StateNotReadableError, TurnFailedError
 from dex_agents.events import AgentEventType
 from dex_agents.runner import BatchSettled, CannotCompactNow, Compacted, CompactOutcome, CompactRequest, StepContext
@@ -108,7 +109,7 @@ class CompactContext(SessionStep[RunModelInput]):
             turn_starts=starts,
         )
         with attempt(self._services.sealing), measured_model(context, self._services, turn) as measured:
-            outcome = await self._services.runner.compact(request)
+            outcome = await self._services.runner.compact(await with_settings(request, self._services))
             measured.usage = outcome.usage if isinstance(outcome, Compacted) else None
         if isinstance(outcome, Compacted):
             usage = priced(outcome.usage, session.record.priced_model, self._services.options)

@@ -19,6 +19,7 @@ from dex_agents._turn.handing_back import hand_back_model, unreadable_here
 from dex_agents._turn.heartbeat import heartbeats
 from dex_agents._turn.measuring import measured_model, tell_end
 from dex_agents._turn.model_input import consume_batch, turn_input
+from dex_agents._turn.resolving import with_settings
 from dex_agents._turn.turn_end import end_turn
 from dex_agents._turn.turn_mail import Steering, take_token
 from dex_agents.errors import BudgetUsedUpError, StateNotReadableError, TurnFailedError
@@ -93,7 +94,7 @@ class RunModel(SessionStep[RunModelInput]):
                     raise TurnFailedError(f"the turn made {MAX_MODEL_STEPS} model Steps without an end")
                 check_budgets(session.record, options)
                 with attempt(self._services.sealing), measured_model(context, self._services, turn) as measured:
-                    step = await self._services.runner.run_model(request)
+                    step = await self._services.runner.run_model(await with_settings(request, self._services))
                     measured.usage, measured.model = step.usage, step.model
                 if options.price is not None:
                     session.update(priced_model=step.model)

@@ -26,7 +26,9 @@ def _plain(value: object) -> JsonValue:
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json")
     if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: _plain(getattr(value, field.name)) for field in fields(value) if field.name != "events"}
+        # The live feed, and a model that a resolver made, are no JSON.
+        named = [field.name for field in fields(value) if field.name not in ("events", "resolved")]
+        return {name: _plain(getattr(value, name)) for name in named}
     if isinstance(value, tuple | list):
         return [_plain(item) for item in cast("Sequence[object]", value)]
     if isinstance(value, dict):

@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pydantic import JsonValue
 
@@ -27,6 +27,7 @@ from dex_agents.runner import (
     Usage,
     Waiting,
 )
+from dex_agents.settings import SettingsResolver, resolve_settings
 from dex_agents.testing._calls import BatchRunner, RecordedCall, answer_question, describe_settlement
 from dex_agents.testing._checks import check_request_unchanged, check_result, fingerprint, through_json
 from dex_agents.testing._compactions import Compactions
@@ -103,6 +104,7 @@ class InMemorySession:
         most_model_steps: int = 100,
         compaction: int | None = None,
         reconcilers: Reconcilers | None = None,
+        settings_resolver: SettingsResolver | None = None,
     ) -> None:
         """Start an empty session.
 
@@ -117,6 +119,7 @@ class InMemorySession:
             compaction: Size of the model's context window in tokens: the runner compacts before a model input would
                 reach 85 % of it. None never compacts.
             reconcilers: As for `AgentSessionFlow`.
+            settings_resolver: As for `AgentSessionFlow`.
         """
         self.session_id = session_id
         self.state: FrameworkState | None = None
@@ -129,6 +132,7 @@ class InMemorySession:
         self.steering_queue: list[Message] = []
         self._make_runner = make_runner
         self._decide = decide
+        self._settings_resolver = settings_resolver
         self._reconcilers: Reconcilers = reconcilers or {}
         self._run_model_twice = run_model_twice
         self._most_model_steps = most_model_steps
@@ -195,7 +199,7 @@ class InMemorySession:
         if self.state is None or not self._compactions.is_due(turn_input, self.steering_queue):
             return turn_input
         self.steps.append("CompactContext")
-        outcome = await self._compactions.compact(self._context(1), self.state, turn_input)
+        outcome = await self._compactions.compact(await self._resolved_context(1), self.state, turn_input)
         if isinstance(outcome, CannotCompactNow):
             return turn_input
         self.state = outcome.state
@@ -227,7 +231,7 @@ class InMemorySession:
     async def _attempt_model(self, turn_input: TurnInput, attempt: int) -> ModelStep:
         state = None if self.state is None else through_json(self.state)
         request = RunModelRequest(
-            step=self._context(attempt),
+            step=await self._resolved_context(attempt),
             state=state,
             input=through_json(turn_input),
             steering=tuple(through_json(message) for message in self.steering_queue),
@@ -267,7 +271,7 @@ class InMemorySession:
         batch = BatchRunner(
             make_runner=self._make_runner,
             state=self.state,
-            step=self._context(1),
+            step=await self._resolved_context(1),
             decide=self._decide,
             lost_tools=plan.lost_tools,
             step_names=self.steps,
@@ -325,6 +329,12 @@ class InMemorySession:
         check_result(closed, self.state)
         self.state = closed.state
         return closed.undone
+
+    async def _resolved_context(self, attempt: int) -> StepContext:
+        step = self._context(attempt)
+        if self._settings_resolver is None:
+            return step
+        return replace(step, resolved=await resolve_settings(step, self._settings_resolver))
 
     def _context(self, attempt: int) -> StepContext:
         return StepContext(
