@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dex_agents.errors import ConfigurationError, MessageTooLargeError, TurnFailedError
+from dex_agents.errors import ConfigurationError, MessageIdReusedError, MessageTooLargeError, TurnFailedError
 from dex_agents.session import AgentSession
 from support.scripted_runner import read_runs
 from support.scripted_sessions import pending, scripted_session
@@ -56,6 +56,19 @@ async def test_an_interrupt_that_is_repeated_does_not_cancel_the_turn_that_it_be
 
     await session.approve(interrupt.interrupt_id)
     assert (await session.wait_for_result("m-2", timeout=10)).text == "mine"
+
+
+async def test_an_interrupt_with_the_id_of_another_message_is_refused_and_the_turn_goes_on(
+    session: AgentSession,
+) -> None:
+    await session.send("call write_a!\nsay done", message_id="m-1")
+    (interrupt,) = await pending(session)
+
+    with pytest.raises(MessageIdReusedError):
+        await session.interrupt("something else", message_id="m-1")
+
+    await session.approve(interrupt.interrupt_id)
+    assert (await session.wait_for_result("m-1", timeout=10)).text == "done"
 
 
 async def test_a_steering_message_without_a_running_turn_starts_the_next_one_before_what_waits(

@@ -69,7 +69,18 @@ class TurnControl:
                 return False  # it ended at this very moment
 
         with refused_for_want_of_room(session_id):
-            return await self._connection.call(cancel, session_id=session_id)
+            try:
+                return await self._connection.call(cancel, session_id=session_id)
+            except WorkerRaisedError as error:
+                refused = re.search(
+                    r"the message was refused: (blank|too_large|queue_full|other_content)", error.detail
+                )
+                if refused is None or message is None:
+                    raise
+                receipt = SendReceipt.model_validate(
+                    {"message_id": message.message_id, "accepted": False, "refusal": refused.group(1)}
+                )
+                raise refusal_of(session_id, message, receipt) from error
 
     async def change_settings(self, session_id: str, changes: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
         """Change settings; returns all of them.
