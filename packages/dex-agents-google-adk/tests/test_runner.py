@@ -19,7 +19,7 @@ from pydantic import BaseModel
 
 from dex_agents.errors import TurnFailedError
 from dex_agents.messages import CallBlock, ReasoningBlock, ResultBlock
-from dex_agents.runner import CannotCompactNow, CompactRequest, StepContext
+from dex_agents.runner import StepContext
 from dex_agents.testing import TurnPlan
 from dex_agents.tools import ToolEffect, ToolPolicy, current_tool_call
 from dex_agents_google_adk import GoogleADKRunner
@@ -244,17 +244,6 @@ async def test_the_users_agent_and_app_stay_as_they_were() -> None:
     before = (dict(agent.__dict__), dict(app.__dict__), list(map(id, agent.tools)))  # pyright: ignore
     await session_of(app, models={"m": ScriptedLlm(["x"])}, settings={"model": "m"}).send("go")
     assert (dict(agent.__dict__), dict(app.__dict__), list(map(id, agent.tools))) == before  # pyright: ignore
-
-
-async def test_compaction_is_left_to_adk() -> None:
-    agent, _, _ = simple(["x"])
-    session = session_of(agent)
-    await session.send("go")
-    assert session.state is not None
-    request = CompactRequest(step=session._context(1), state=session.state, window_tokens=100, keep_tokens=10)  # pyright: ignore
-    outcome = await GoogleADKRunner(agent).compact(request)
-    assert isinstance(outcome, CannotCompactNow)
-    assert "events_compaction_config" in outcome.reason
 
 
 def test_a_missing_private_name_is_told_at_import() -> None:

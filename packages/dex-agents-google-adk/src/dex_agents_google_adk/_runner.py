@@ -19,6 +19,7 @@ from dex_agents.runner import (
     CannotCompactNow,
     Closed,
     CloseTurnRequest,
+    Compacted,
     CompactOutcome,
     CompactRequest,
     Description,
@@ -30,6 +31,7 @@ from dex_agents.runner import (
 )
 from dex_agents.tools import TOOL_CALL_NOT_RUN_ERROR_PREFIX, ToolOutcome, ToolPolicies
 from dex_agents_google_adk._closing import close_open_calls
+from dex_agents_google_adk._compaction import compacted_state, find_cut, summary_model, write_summary
 from dex_agents_google_adk._content import to_user_content
 from dex_agents_google_adk._graphs import walk_nodes
 from dex_agents_google_adk._known_tools import list_known_tools
@@ -111,7 +113,7 @@ class GoogleADKRunner:
             framework_version=installed_version(),
             reads_formats=(FORMAT,),
             supports_steering=True,
-            supports_compaction=False,
+            supports_compaction=True,
             tools=list_known_tools(self._runs.root, self._policies),
         )
 
@@ -206,7 +208,26 @@ class GoogleADKRunner:
         return Closed(state=write_state(state))
 
     async def compact(self, request: CompactRequest) -> CompactOutcome:
-        """Refuse: ADK's own compaction shortens histories."""
-        return CannotCompactNow(
-            reason="the Google ADK adapter does not compact by itself: give the App an `events_compaction_config`"
+        """Replace the older events by a summary that an agent's model writes; between two turns only.
+
+        Raises:
+            TurnFailedError: The provider refuses the request, whatever is tried.
+            StateNotReadableError: The state was written by another version.
+        """
+        state = read_state(request.state)
+        if state.turn is not None:
+            return CannotCompactNow(reason="ADK keeps the running invocation whole until it ends")
+        cut = find_cut(state, request)
+        if cut is None:
+            return CannotCompactNow(reason="no message is old enough to be summarized")
+        model = summary_model(self._runs.root, state, request.step, self._runs.models)
+        if model is None:
+            return CannotCompactNow(reason="no agent has a model that could write a summary")
+        with translate_failures():
+            summary, usage = await write_summary(model, cut.task)
+        return Compacted(
+            state=write_state(compacted_state(state, cut, summary)),
+            summary=summary,
+            folded_before_step=request.first_step_of(cut.kept_turns),
+            usage=usage,
         )
