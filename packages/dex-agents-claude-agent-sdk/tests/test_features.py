@@ -4,6 +4,7 @@ import pytest
 
 from dex_agents.errors import TurnFailedError
 from dex_agents.runner import CannotCompactNow, Compacted, CompactRequest, Finished, StepContext
+from dex_agents.settings import ResolvedSettings
 from dex_agents.testing import PendingQuestion, RecordedEvents, TurnFailed, TurnPlan, answer_with
 from dex_agents.tools import Answer
 from dex_agents_claude_agent_sdk import ClaudeAgentRunner
@@ -105,6 +106,25 @@ async def test_settings_change_model_and_prompt_at_the_next_turn_and_steering_st
     assert "Be brief.\\n\\nSpeak French." in str(second.body["system"])
     assert [block["type"] for _, block in shown(third)[-2:]] == ["tool_result", "text"]
     assert said_by_user(last) == ["hello", "paint it", "make it blue", "sure?"]
+
+
+async def test_a_resolver_chooses_model_instructions_and_effort_and_an_effort_that_the_sdk_lacks_fails_the_turn(
+    shop: Shop,
+) -> None:
+    shop.provider.script([Reply(text="bonjour")])
+    resolved = ResolvedSettings(model="claude-haiku-4-5", instructions="Speak French.", reasoning_effort="high")
+
+    def resolve(step: StepContext) -> ResolvedSettings:
+        return resolved if step.turn_id == "turn-1" else ResolvedSettings(reasoning_effort="minimal")
+
+    session = shop.session()
+    session.settings_resolver = resolve
+    await session.send("hello")
+
+    (first,) = shop.provider.requests
+    assert first.model == "claude-haiku-4-5"
+    assert "Speak French." in str(first.body["system"])
+    assert "'minimal': the Claude Agent SDK knows low" in str(await session.send("hello"))
 
 
 async def test_a_limit_of_model_calls_holds_over_all_segments_of_a_turn_and_begins_anew_with_the_next(

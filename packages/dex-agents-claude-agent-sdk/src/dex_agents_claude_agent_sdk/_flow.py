@@ -6,6 +6,7 @@ from claude_agent_sdk import ClaudeAgentOptions
 
 from dex_agents import AgentSessionFlow, AgentSessionOptions, ToolPolicies
 from dex_agents.reconciliation import Reconcilers
+from dex_agents.settings import SettingsResolver
 from dex_agents_claude_agent_sdk._names import own_servers, server_prefix
 from dex_agents_claude_agent_sdk._options import DEFAULT_ENVIRONMENT
 from dex_agents_claude_agent_sdk._runner import ClaudeAgentRunner
@@ -23,6 +24,7 @@ def session_flow(
     segment_seconds: float = SEGMENT_SECONDS,
     options: AgentSessionOptions | None = None,
     reconcilers: Reconcilers | None = None,
+    settings_resolver: SettingsResolver | None = None,
 ) -> AgentSessionFlow:
     """Build the session Flow of an agent; `AgentHost` serves it.
 
@@ -37,6 +39,7 @@ def session_flow(
         options: The application's choices about sessions; None for the defaults.
         reconcilers: Find out, by the tool's name, what became of a call whose outcome is unknown. For tools of the
             application's own servers the tool's name alone will do.
+        settings_resolver: Makes a model's name, instructions and a reasoning effort of a session's settings.
 
     Raises:
         ConfigurationError: The agent names a conversation, or no Flow can have the name.
@@ -51,4 +54,10 @@ def session_flow(
     )
     prefixes = ["", *map(server_prefix, own_servers(agent))]
     named = {prefix + tool: found for tool, found in (reconcilers or {}).items() for prefix in prefixes}
-    return AgentSessionFlow(runner, name=name, options=options or AgentSessionOptions(), reconcilers=named)
+    return AgentSessionFlow(
+        runner,
+        name=name,
+        options=options or AgentSessionOptions(),
+        reconcilers=named,
+        settings_resolver=settings_resolver,
+    )

@@ -4,10 +4,11 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, cast, get_args
 
 from claude_agent_sdk import (
     ClaudeAgentOptions,
+    EffortLevel,
     McpSdkServerConfig,
     PermissionResultAllow,
     PermissionResultDeny,
@@ -17,6 +18,7 @@ from claude_agent_sdk import (
 from claude_agent_sdk.types import SystemPromptCustom, SystemPromptFile, SystemPromptPreset
 
 from dex_agents.errors import ConfigurationError, TurnFailedError
+from dex_agents.runner import StepContext
 from dex_agents_claude_agent_sdk._gate import Gate
 from dex_agents_claude_agent_sdk._names import ASK_USER, ToolBook, own_servers
 from dex_agents_claude_agent_sdk._processes import SEGMENT_VARIABLE, SegmentPlace
@@ -206,3 +208,16 @@ def with_instructions(
     if instructions:
         raise TurnFailedError("the setting 'instructions' cannot be added to a system prompt that is a file")
     return prompt
+
+
+def effort_of(step: StepContext) -> EffortLevel | None:
+    """Return the effort that the session's settings ask for; None where they ask for none.
+
+    Raises:
+        TurnFailedError: The SDK does not know this effort.
+    """
+    effort = step.reasoning_effort
+    known: tuple[EffortLevel, ...] = get_args(EffortLevel)
+    if effort is not None and effort not in known:
+        raise TurnFailedError(f"the reasoning effort is {effort!r}: the Claude Agent SDK knows {', '.join(known)}")
+    return effort

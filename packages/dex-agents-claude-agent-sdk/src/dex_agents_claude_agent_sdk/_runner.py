@@ -57,6 +57,7 @@ from dex_agents_claude_agent_sdk._names import ToolBook, own_servers
 from dex_agents_claude_agent_sdk._options import (
     DEFAULT_ENVIRONMENT,
     check_options,
+    effort_of,
     kept_names,
     segment_options,
     with_instructions,
@@ -190,8 +191,9 @@ class ClaudeAgentRunner:
             options = segment_options(
                 self._options, place=place, gate=segment.gate, store=segment.store, book=self._book
             )
-            options.system_prompt = with_instructions(options.system_prompt, step.text_setting("instructions"))
+            options.system_prompt = with_instructions(options.system_prompt, step.instructions)
             options.model = step.model_setting(self._models) or options.model
+            options.effort = effort_of(step) or options.effort
             options.max_turns = max_turns
             options.verbatim_prompts = verbatim
             if state is not None:

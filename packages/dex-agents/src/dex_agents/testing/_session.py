@@ -90,6 +90,7 @@ class InMemorySession:
         calls: All tool calls.
         usage: Of all model Steps.
         events: What was streamed.
+        settings_resolver: What the next Steps' settings are resolved with.
         steering_queue: Steering messages that no Step took; they are sent as ordinary messages after the turn.
     """
 
@@ -132,7 +133,7 @@ class InMemorySession:
         self.steering_queue: list[Message] = []
         self._make_runner = make_runner
         self._decide = decide
-        self._settings_resolver = settings_resolver
+        self.settings_resolver = settings_resolver
         self._reconcilers: Reconcilers = reconcilers or {}
         self._run_model_twice = run_model_twice
         self._most_model_steps = most_model_steps
@@ -332,9 +333,9 @@ class InMemorySession:
 
     async def _resolved_context(self, attempt: int) -> StepContext:
         step = self._context(attempt)
-        if self._settings_resolver is None:
+        if self.settings_resolver is None:
             return step
-        return replace(step, resolved=await resolve_settings(step, self._settings_resolver))
+        return replace(step, resolved=await resolve_settings(step, self.settings_resolver))
 
     def _context(self, attempt: int) -> StepContext:
         return StepContext(
