@@ -158,6 +158,8 @@ def find_column(adapter: str) -> Column:
     Raises:
         ModuleNotFoundError: The adapter or its framework is not installed.
     """
+    # Where the adapter is not installed, its framework may be there in a release that does not fit.
+    importlib.import_module(f"dex_agents_{adapter.replace('-', '_')}")
     module, _, name = COLUMNS[adapter].partition(":")
     made: Callable[[], Any] = getattr(importlib.import_module(module), name)
     return cast("Column", made())

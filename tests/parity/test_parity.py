@@ -49,8 +49,10 @@ async def test_the_model_is_shown_the_same(
 
 @pytest.mark.parametrize("adapter", COLUMNS)
 def test_a_column_names_only_scenarios_that_exist(adapter: str) -> None:
-    pytest.importorskip(COLUMNS[adapter].partition(":")[0], exc_type=ModuleNotFoundError)
-    column = find_column(adapter)
+    try:
+        column = find_column(adapter)
+    except ModuleNotFoundError as error:
+        pytest.skip(f"{error.name} is not installed")
     names = {scenario.name for scenario in SCENARIOS}
     assert len(names) == len(SCENARIOS)
     assert column.adapter == adapter

@@ -1,6 +1,5 @@
 """What a session stores of an agent: the conversation's items, and during a turn the SDK's own run state."""
 
-import copy
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 from dex_agents.errors import StateNotReadableError
 from dex_agents.runner import FrameworkState
 from dex_agents_openai_agents._private import DISTRIBUTION, SCHEMA_VERSION, can_read_schema, installed_version
-from dex_agents_openai_agents._run_json import pack_run, unpack_run
+from dex_agents_openai_agents._run_json import copy_json, pack_run, unpack_run
 
 FORMAT: Final = 1
 """The layout of `FrameworkState.value`: the fields of `SessionState`."""
@@ -55,10 +54,11 @@ class ToolRecord(_Document):
 
 
 class _Value(_Document):
-    items: list[JsonValue] = []
+    # What is in these two grows with the session. It was JSON a moment ago: to validate it again takes long.
+    items: list[Any] = []
+    run: dict[str, Any] | None = None
     agent: str | None = None
     previous_response_id: str | None = None
-    run: dict[str, JsonValue] | None = None
     start: str | None = None
     started: bool = False
 
@@ -109,12 +109,13 @@ def read_state(state: FrameworkState | None) -> SessionState:
     newer = _numbers(state.framework_version) > _numbers(installed_version())
     try:
         value = _Value.model_validate(state.value)
-    except ValidationError as error:
+        run = None if value.run is None else unpack_run(value.run)
+        items = cast("list[TResponseInputItem]", copy_json(value.items))
+    except (ValidationError, KeyError, TypeError, AttributeError) as error:
+        found = error.errors(include_input=False)[:3] if isinstance(error, ValidationError) else repr(error)
         raise StateNotReadableError(
-            f"the state was written by {theirs} and cannot be read by {ours}: {error.errors(include_input=False)[:3]}",
-            newer_writer=newer,
+            f"the state was written by {theirs} and cannot be read by {ours}: {found}", newer_writer=newer
         ) from error
-    run = None if value.run is None else unpack_run(value.run)
     schema = "" if run is None else str(run.get("$schemaVersion"))
     if run is not None and not can_read_schema(schema):
         raise StateNotReadableError(
@@ -123,7 +124,7 @@ def read_state(state: FrameworkState | None) -> SessionState:
             newer_writer=_numbers(schema) > _numbers(SCHEMA_VERSION),
         )
     return SessionState(
-        items=cast("list[TResponseInputItem]", copy.deepcopy(value.items)),
+        items=items,
         agent=value.agent,
         previous_response_id=value.previous_response_id,
         run=run,
@@ -142,7 +143,8 @@ def write_state(state: SessionState) -> FrameworkState:
         "start": state.start,
         "started": state.started,
     }
-    return FrameworkState(
+    # All of it is JSON that this module made.
+    return FrameworkState.model_construct(
         framework=DISTRIBUTION,
         framework_version=installed_version(),
         format=FORMAT,
