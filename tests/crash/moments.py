@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 Victim = Literal["worker", "engine", "both"]
 VICTIMS: Final[tuple[Victim, ...]] = ("worker", "engine", "both")
-Story = Literal["sale", "trouble"]
+Story = Literal["sale", "trouble", "delay"]
 
 SALE_TOOLS: Final = {
     "CallTool-1": "read_stock",
@@ -42,6 +42,9 @@ TROUBLE_METHODS: Final = (
     "RecordTurnCancellation-1.execute",
 )
 """The routes on which calls and turns end badly."""
+
+DELAY_METHODS: Final = ("AwaitToolStart-1.wait_for", "AwaitToolStart-1.execute")
+"""How a call waits whose tool wants to be run again later."""
 
 
 @dataclass(frozen=True)
@@ -87,10 +90,13 @@ def _all_moments() -> Iterator[Moment]:
             yield Moment("sale", step, "middle")
     yield Moment("sale", "AwaitUserMessage-1", "waiting")
     yield Moment("sale", "AwaitToolApproval-1", "waiting")
-    for method in TROUBLE_METHODS:
-        step, _, name = method.partition(".")
-        for side in ("before", "after"):
-            yield Moment("trouble", step, f"{name}.{side}")
+    yield Moment("delay", "AwaitToolStart-1", "waiting")
+    others: tuple[tuple[Story, tuple[str, ...]], ...] = (("trouble", TROUBLE_METHODS), ("delay", DELAY_METHODS))
+    for story, methods in others:
+        for method in methods:
+            step, _, name = method.partition(".")
+            for side in ("before", "after"):
+                yield Moment(story, step, f"{name}.{side}")
 
 
 MOMENTS: Final = tuple(_all_moments())

@@ -41,6 +41,7 @@ SALE: Final = (
 )
 SOLD: Final = "The lamp is paid and on its way."
 TROUBLE: Final = (ToolCall("call_warehouse", {"item": "lamp"}), ToolCall("print_label", {"item": "lamp"}))
+DELAY: Final = (ToolCall("load_truck", {"item": "lamp"}),)
 REFUSED: Final = "Please be refused."
 SHIP: Final = "Then ship it."
 GO_ON: Final = "Now go on."
@@ -103,6 +104,8 @@ class Stage:
         """Play the moment's story; without a moment, the sale."""
         if self.moment is not None and self.moment.story == "trouble":
             await play_trouble(self)
+        elif self.moment is not None and self.moment.story == "delay":
+            await play_delay(self)
         else:
             await play_sale(self)
 
@@ -117,7 +120,7 @@ class Stage:
             for message in saved
         ]
         self.outcome.requests = list(self._provider.requests)
-        for call in (*SALE, *TROUBLE):
+        for call in (*SALE, *TROUBLE, *DELAY):
             self.outcome.runs[call.name] = [run["key"] for run in runs(self.tool_log, call.name)]
         self.outcome.points = reached(self.points_log)
         return self.outcome
@@ -189,6 +192,8 @@ class Stage:
         text = json.dumps(request.body)
         if self.moment is not None and self.moment.story == "trouble":
             return self._shown(_trouble_reply(text, request.turn))
+        if self.moment is not None and self.moment.story == "delay":
+            return self._shown(Reply(tool_calls=DELAY) if request.turn == 0 else Reply(text="It is loaded."))
         is_first = [earlier.turn for earlier in self._provider.requests].count(request.turn) == 1
         is_held = self.moment is not None and self.moment.phase == "middle" and is_first
         gate = self._gate if is_held and str(self.moment) == f"RunModel-{request.turn + 1}.middle" else None
@@ -297,6 +302,13 @@ async def play_trouble(stage: Stage) -> None:
     await stage.hear("message-3")
     await stage.say(GO_ON, "message-4")
     await stage.hear("message-4")
+
+
+async def play_delay(stage: Stage) -> None:
+    """A turn with a call that is not ready when it runs first, and wants to run again a second later."""
+    await stage.say("Load the lamp.", "message-1")
+    await stage.crime("AwaitToolStart-1")
+    await stage.hear("message-1")
 
 
 @asynccontextmanager

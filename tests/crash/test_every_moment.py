@@ -11,8 +11,8 @@ from typing import cast
 
 import pytest
 
-from crash.moments import SALE_METHODS, TROUBLE_METHODS, Moment, Victim, chosen
-from crash.stage import ADAPTERS, ONE_BY_ONE, SALE, SOLD, TROUBLE, Outcome, open_stage
+from crash.moments import DELAY_METHODS, SALE_METHODS, TROUBLE_METHODS, WHOLE_MATRIX, Moment, Story, Victim, chosen
+from crash.stage import ADAPTERS, DELAY, ONE_BY_ONE, SALE, SOLD, TROUBLE, Outcome, open_stage
 from support.claude_requests import without_chance
 
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -31,11 +31,11 @@ async def play(directory: Path, adapter: str, moment: Moment | None, victim: Vic
         return await stage.play()
 
 
-async def undisturbed(directory: Path, adapter: str, story: str) -> Outcome:
+async def undisturbed(directory: Path, adapter: str, story: Story) -> Outcome:
     """Play a story without any crime; once for all tests of this process."""
     if (adapter, story) not in _UNDISTURBED:
         # A moment that never comes still names the story.
-        moment = None if story == "sale" else Moment("trouble", "None-1", "waiting")
+        moment = None if story == "sale" else Moment(story, "None-1", "waiting")
         _UNDISTURBED[adapter, story] = await play(directory / "undisturbed", adapter, moment, None)
     return _UNDISTURBED[adapter, story]
 
@@ -63,6 +63,16 @@ async def test_undisturbed_trouble_takes_every_failure_route(tmp_path: Path, ada
     assert outcome.answers == ["It cannot be sent today.", "failed", "cancelled", "Gladly."]
     assert [len(outcome.runs[call.name]) for call in TROUBLE] == [3, 1]
     assert {f"{method}.{side}" for method in TROUBLE_METHODS for side in ("before", "after")} <= set(outcome.points)
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.skipif(not WHOLE_MATRIX, reason="part of the whole matrix")
+@pytest.mark.parametrize("adapter", ADAPTERS)
+async def test_an_undisturbed_delay_holds_a_call_back_and_runs_it_again(tmp_path: Path, adapter: str) -> None:
+    outcome = await undisturbed(tmp_path, adapter, "delay")
+    assert outcome.answers == ["It is loaded."]
+    assert [outcome.runs[call.name] for call in DELAY] == [["order-1/turn-1/call-1"] * 2]
+    assert {f"{method}.{side}" for method in DELAY_METHODS for side in ("before", "after")} <= set(outcome.points)
 
 
 @pytest.mark.timeout(180)

@@ -7,9 +7,10 @@
 import asyncio
 import json
 import os
+from datetime import timedelta
 from pathlib import Path
 
-from dex_agents import ToolEffect, ToolPolicies, ToolPolicy, current_tool_call
+from dex_agents import ToolEffect, ToolPolicies, ToolPolicy, current_tool_call, resume_later
 from support.fake_provider import FileGate
 
 POLICIES: ToolPolicies = {
@@ -19,6 +20,7 @@ POLICIES: ToolPolicies = {
     "ship": ToolPolicy(effect=ToolEffect.NON_IDEMPOTENT_WRITE, approval=True),
     "call_warehouse": ToolEffect.READ,
     "print_label": ToolEffect.NON_IDEMPOTENT_WRITE,
+    "load_truck": ToolEffect.IDEMPOTENT_WRITE,
 }
 
 
@@ -58,7 +60,17 @@ async def print_label(item: str) -> str:
     raise ConnectionError(f"the printer jammed at {item}")
 
 
-TOOLS = (read_stock, reserve, charge, ship, call_warehouse, print_label)
+async def load_truck(item: str) -> str:
+    """Load an item onto the truck, as soon as it is there."""
+    await _run("load_truck")
+    call = current_tool_call()
+    assert call is not None
+    if not call.resumed:
+        resume_later(after=timedelta(seconds=1), reason="the truck is on its way")
+    return f"{item} is on the truck"
+
+
+TOOLS = (read_stock, reserve, charge, ship, call_warehouse, print_label, load_truck)
 """All of them, for an agent to have."""
 
 
