@@ -14,7 +14,7 @@ from dex_agents.runner import Usage
 from dex_agents.session import AgentSession
 from dex_agents.snapshot import Interrupt
 from dex_agents.testing import InMemorySession, PendingQuestion, TurnFailed
-from dex_agents.tools import Answer
+from dex_agents.tools import Answer, Question
 from parity.column import Column, Ending, Run, Stage
 from parity.scenario import ModelPath, Scenario
 from support.fake_provider import FakeProvider
@@ -36,8 +36,9 @@ async def run_in_memory(column: Column, scenario: Scenario, path: ModelPath, pro
     async with column.open_runner(stage) as make_runner:
 
         def decide(pending: PendingQuestion) -> Answer:
-            assert pending.call is not None
-            return scenario.decision(column.tool_name(pending.call.name), pending.call.arguments)
+            call = pending.call
+            name, arguments = ("", None) if call is None else (call.name, call.arguments)
+            return _decision(column, scenario, pending.question, name, arguments)
 
         session = InMemorySession(make_runner, decide=decide, settings=scenario.settings)
         run = Run(requests=[])
@@ -111,14 +112,22 @@ async def _run_turn(column: Column, session: AgentSession, scenario: Scenario, t
     result = asyncio.create_task(session.wait_for_result(receipt.message_id, timeout=TURN_SECONDS))
     while scenario.decisions and not result.done():
         for interrupt in (await session.snapshot()).pending_interrupts:
-            tool = column.tool_name(interrupt.tool_name)
-            await _answer(session, interrupt, scenario.decision(tool, interrupt.arguments))
+            decided = _decision(column, scenario, interrupt.question, interrupt.tool_name, interrupt.arguments)
+            await _answer(session, interrupt, decided)
         await asyncio.wait([result], timeout=0.01)
     try:
         ended = await result
     except TurnFailedError as error:
         return Ending(error=str(error))
     return Ending(output=ended.text if ended.output is None else ended.output)
+
+
+def _decision(column: Column, scenario: Scenario, question: Question, tool: str, arguments: JsonValue) -> Answer:
+    """Decide about a call, or about one that the agent itself asks about before it is one of the session's calls."""
+    if not tool:
+        detail = cast("dict[str, JsonValue]", question.detail)
+        tool, arguments = str(detail["name"]), detail["arguments"]
+    return scenario.decision(column.tool_name(tool), arguments)
 
 
 async def _answer(session: AgentSession, interrupt: Interrupt, answer: Answer) -> None:

@@ -5,6 +5,7 @@
 
 import base64
 import copy
+import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, cast
@@ -50,6 +51,7 @@ from parity.toolbox import (
 from support.fake_provider import Reply, ToolCall
 
 DECISIONS = ["approve", "edit", "reject"]
+_REVIEWS_CALLS = "interrupt_mode" in inspect.signature(HumanInTheLoopMiddleware.__init__).parameters
 
 
 class LangGraphColumn(Column):
@@ -129,7 +131,9 @@ def _build(stage: Stage, settings: Mapping[str, JsonValue]) -> Graph:
     middleware: list[AgentMiddleware[Any, Any, Any]] = []
     if APPROVED_BEFORE & set(scenario.tools):
         gated: Any = {name: {"allowed_decisions": DECISIONS} for name in APPROVED_BEFORE}
-        middleware.append(HumanInTheLoopMiddleware(interrupt_on=gated, interrupt_mode="per_call"))
+        # Before LangChain 1.4.6 all calls of a response are reviewed together.
+        one_by_one: Any = {"interrupt_mode": "per_call"} if _REVIEWS_CALLS else {}
+        middleware.append(HumanInTheLoopMiddleware(interrupt_on=gated, **one_by_one))
     if scenario.request_limit is not None:
         middleware.append(ModelCallLimitMiddleware(run_limit=scenario.request_limit, exit_behavior="error"))
     if scenario.helper == "tool":
