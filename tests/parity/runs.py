@@ -1,7 +1,8 @@
 """Runs one scenario in each way: plainly, in an in-memory session, and in a session on the embedded engine."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import cast
 
@@ -28,6 +29,16 @@ async def run_plainly(column: Column, scenario: Scenario, path: ModelPath, provi
     stage = _stage(column, scenario, path, provider)
     run = await column.run_plainly(stage)
     return _complete(column, stage, run)
+
+
+@asynccontextmanager
+async def open_session(
+    column: Column, scenario: Scenario, path: ModelPath, provider: FakeProvider
+) -> AsyncGenerator[InMemorySession]:
+    """Open an in-memory session of the scenario's agent, whose turns the test runs itself."""
+    stage = _stage(column, scenario, path, provider)
+    async with column.open_runner(stage) as make_runner:
+        yield InMemorySession(make_runner, settings=scenario.settings)
 
 
 async def run_in_memory(column: Column, scenario: Scenario, path: ModelPath, provider: FakeProvider) -> Run:
