@@ -1,6 +1,7 @@
 """What the adapter adds to a plain run: policies, services by Step, settings, events, the log, and its state."""
 
 import asyncio
+import logging
 from typing import Any
 
 import pytest
@@ -38,6 +39,14 @@ async def test_a_turn_with_three_tools_takes_six_steps() -> None:
     assert session.steps == ["RunModel", "CallTool", "CallTool", "CallTool", "ResumeTurn", "RunModel"]
     assert sorted(done) == ["work 0", "work 1", "work 2"]
     assert (session.usage.requests, session.usage.input_tokens, session.usage.output_tokens) == (2, 20, 10)
+
+
+async def test_an_ordinary_turn_leaves_no_warning_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    agent, model, _ = simple([[call("work", {"x": 1}, "a"), call("work", {"x": 2}, "b")], "done"])
+    with caplog.at_level(logging.WARNING, logger="google_adk"):
+        assert finished(await session_of(agent).send("go")).text == "done"
+    assert set(model.shown[1].results) == {"a", "b"}
+    assert [record.getMessage() for record in caplog.records] == []
 
 
 async def test_each_model_call_is_a_step_of_its_own_also_after_a_transfer() -> None:

@@ -19,7 +19,7 @@ from dex_agents_google_adk._deferral import DeferredTool
 from dex_agents_google_adk._events import forward
 from dex_agents_google_adk._graph_sessions import GraphSessionService
 from dex_agents_google_adk._plugin import StepPlugin
-from dex_agents_google_adk._private import REQUEST_CREDENTIAL, REQUEST_INPUT
+from dex_agents_google_adk._private import REQUEST_CREDENTIAL, REQUEST_INPUT, giving_results
 from dex_agents_google_adk._records import answer_event, to_response_part
 from dex_agents_google_adk._results import owner_of
 from dex_agents_google_adk._runs import AdkRuns, as_agent
@@ -103,7 +103,8 @@ class ModelStepRun:
             replayed = self.plugin.replayed
         else:
             replayed = await self._answer_inputs()
-            await self._run_once(message)
+            with giving_results(self._records):
+                await self._run_once(message)
         raise_listing_failure(self.plugin.listing_failures)
         if missing := replayed - self.plugin.replayed:
             raise TurnFailedError(

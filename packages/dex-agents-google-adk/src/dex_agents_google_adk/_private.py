@@ -5,7 +5,10 @@ session go wrong.
 """
 
 import importlib
-from collections.abc import AsyncGenerator, Callable, Coroutine
+import logging
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable
+from contextlib import contextmanager
+from contextvars import ContextVar
 from importlib.metadata import version
 from typing import Any, Final, cast
 
@@ -25,6 +28,8 @@ SUPPORTED_RELEASES: Final = ">=2.9.2,<2.14"
 """The releases of google-adk that this adapter was tested with; the package metadata names the same."""
 
 DISTRIBUTION: Final = "google-adk"
+
+_VERSION: Final = version(DISTRIBUTION)  # each state names it, and reading a distribution's metadata takes long
 
 REQUEST_INPUT: Final = "adk_request_input"
 REQUEST_CREDENTIAL: Final = "adk_request_credential"
@@ -54,7 +59,7 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
 
 def installed_version() -> str:
     """Return the installed release of Google ADK."""
-    return version(DISTRIBUTION)
+    return _VERSION
 
 
 def check_names(expected: dict[str, tuple[str, ...]] = _NAMES) -> None:
@@ -186,6 +191,35 @@ async def list_request_tools(invocation: InvocationContext) -> dict[str, BaseToo
 async def find_missing_credentials(invocation: InvocationContext, agent: BaseAgent) -> list[Event]:
     """Resolve the credentials of the agent's toolsets; events are left for those that are missing."""
     return [event async for event in _resolve_toolset_auth(invocation, agent)]
+
+
+_settled: ContextVar[frozenset[str]] = ContextVar("dex_agents_google_adk_settled", default=frozenset())
+
+
+class _SettledCalls(logging.Filter):
+    """Keeps ADK from warning that calls have no result while a Step is about to give it their results.
+
+    ADK puts a model request together before it looks whether calls are open, and does not use that request.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        settled = _settled.get()
+        named = record.args[0] if isinstance(record.args, tuple) and record.args else None
+        return not (settled and isinstance(named, list) and settled.issuperset(cast("list[str]", named)))
+
+
+# Where ADK has no logger of this name, nothing warns.
+logging.getLogger("google_adk.google.adk.flows.llm_flows.tools._rearranger").addFilter(_SettledCalls())
+
+
+@contextmanager
+def giving_results(call_ids: Iterable[str]) -> Generator[None]:
+    """Run ADK where it is given the results of these calls."""
+    token = _settled.set(frozenset(call_ids))
+    try:
+        yield
+    finally:
+        _settled.reset(token)
 
 
 CALLBACKS: Final = tuple(name for name in vars(BasePlugin) if name.endswith("_callback"))
