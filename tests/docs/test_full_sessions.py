@@ -1,8 +1,10 @@
 """The code of docs/full-sessions.md does what the page says."""
 
 import re
+from base64 import b64encode
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from random import Random
 from typing import Any, cast
 
 import pytest
@@ -28,7 +30,9 @@ async def test_a_conversation_goes_on_in_a_new_session_when_the_old_one_is_full(
     ask_on = cast("Callable[[AgentSession, str, str], Awaitable[tuple[AgentSession, TurnResult]]]", names["ask_on"])
     options = AgentSessionOptions(session_capacity_bytes=1_200_000)
     async with scripted_session(tmp_path, options=options) as session:
-        texts = [f"say {number}{'x' * 60_000}" for number in range(6)]
+        # Random, since what a session keeps is compressed.
+        said = [b64encode(Random(number).randbytes(45_000)).decode() for number in range(6)]
+        texts = [f"say {number}{text}" for number, text in enumerate(said)]
         for number in range(5):
             used, _ = await ask_on(session, texts[number], f"m-{number}")
             assert used.session_id == "s-1"
