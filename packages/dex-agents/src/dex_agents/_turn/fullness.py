@@ -1,7 +1,8 @@
 """How full a session is: what a server keeps of it, against what it lets one run have.
 
 A Dex Server counts the bytes of a run's state, and of what was replaced or deleted as long as its history has it; over
-the limit a Step fails for good, and with it the session. It tells nobody how much it has counted, so it is estimated.
+the limit a Step fails for good, and with it the session. It tells nobody how much it has counted, so it is estimated,
+and rather too high: messages are counted before they are compressed.
 """
 
 from typing import Final
