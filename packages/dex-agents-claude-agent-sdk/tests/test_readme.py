@@ -58,3 +58,5 @@ def test_one_range_of_releases_is_named_everywhere() -> None:
     assert SUPPORTED_RELEASES in text
     assert f"| `segment_seconds` | {SEGMENT_SECONDS:.0f} |" in text
     assert f"up to {MAX_RESULT_CHARACTERS:,} characters" in text
+    recorded = {path.stem.removeprefix("claude-agent-sdk-") for path in README.parent.glob("tests/recorded_states/*")}
+    assert recorded == set(compat["releases"])

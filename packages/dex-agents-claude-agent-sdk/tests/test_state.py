@@ -14,6 +14,7 @@ from dex_agents_claude_agent_sdk._state import (
     OpenCall,
     SessionState,
     read_state,
+    warn_of_older_cli,
     write_state,
 )
 from dex_agents_claude_agent_sdk._store import TranscriptStore
@@ -91,6 +92,13 @@ def test_fields_of_a_newer_version_are_ignored() -> None:
 
     assert read is not None
     assert read.session_id == "s"
+
+
+def test_a_conversation_that_goes_on_with_an_older_cli_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    for written in ("2.1.9", "2.1.10", "2.2.0"):
+        warn_of_older_cli(SessionState(session_id="s", cli_version=written, chunks={}), "2.1.10")
+
+    assert [record.args for record in caplog.records] == [("2.2.0", "2.1.10")]
 
 
 async def test_the_store_takes_a_row_once_even_if_the_sdk_delivers_it_twice() -> None:

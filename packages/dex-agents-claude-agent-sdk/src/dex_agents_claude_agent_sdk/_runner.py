@@ -62,12 +62,19 @@ from dex_agents_claude_agent_sdk._options import (
     segment_options,
     with_instructions,
 )
-from dex_agents_claude_agent_sdk._private import DISTRIBUTION, find_cli, installed_version
+from dex_agents_claude_agent_sdk._private import DISTRIBUTION, bundled_cli_version, find_cli, installed_version
 from dex_agents_claude_agent_sdk._processes import make_place, sweep
 from dex_agents_claude_agent_sdk._questions import to_answer_block
 from dex_agents_claude_agent_sdk._segment import SEGMENT_SECONDS, Segment, run_segment
 from dex_agents_claude_agent_sdk._servers import call_own_tool
-from dex_agents_claude_agent_sdk._state import FORMAT, OpenBatch, SessionState, read_state, write_state
+from dex_agents_claude_agent_sdk._state import (
+    FORMAT,
+    OpenBatch,
+    SessionState,
+    read_state,
+    warn_of_older_cli,
+    write_state,
+)
 from dex_agents_claude_agent_sdk._store import TranscriptStore
 
 _COMPACT: Final = "/compact"
@@ -197,6 +204,8 @@ class ClaudeAgentRunner:
             options.max_turns = max_turns
             options.verbatim_prompts = verbatim
             if state is not None:
+                if self._options.cli_path is None:
+                    warn_of_older_cli(state, bundled_cli_version())
                 options.resume = state.session_id
                 options.resume_session_at = state.batch.resume_at if state.batch is not None else None
             await run_segment(options, given.content, segment, place=place, events=step.events, seconds=self._seconds)

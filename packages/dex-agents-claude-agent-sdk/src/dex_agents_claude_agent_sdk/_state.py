@@ -1,5 +1,6 @@
 """What a session stores of a Claude Code conversation: the rows of its transcript, and what is open in it."""
 
+import logging
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
@@ -12,6 +13,8 @@ from dex_agents_claude_agent_sdk._rows import Row, pack, unpack
 
 FORMAT: Final = 1
 """The layout of `FrameworkState.value`: `_Value`."""
+
+_log = logging.getLogger("dex_agents_claude_agent_sdk")
 
 MAIN: Final = ""
 """The subpath of the main transcript; subagents have others, for example `subagents/agent-a1b2`."""
@@ -185,6 +188,22 @@ def write_state(state: SessionState) -> FrameworkState:
     )
 
 
-def version_numbers(version: str) -> tuple[int, ...]:
-    """Return a version's numbers, to compare them."""
+def warn_of_older_cli(state: SessionState, cli_version: str) -> None:
+    """Warn when a conversation goes on with an older CLI than the one that wrote its newest rows.
+
+    Each segment checks what it can, but no CLI promises to read what a later one wrote.
+
+    Args:
+        state: The conversation.
+        cli_version: The CLI that goes on.
+    """
+    if _numbers(state.cli_version) > _numbers(cli_version):
+        _log.warning(
+            "a conversation that Claude Code %s wrote goes on with %s: let Workers with the newer one take it",
+            state.cli_version,
+            cli_version,
+        )
+
+
+def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split(".") if part.isdigit())
