@@ -1,6 +1,7 @@
 """An agent in a real session: the Flow, the embedded engine, a Worker and a client in one process."""
 
 import asyncio
+import logging
 import warnings
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,9 @@ import pytest
 from google.adk.agents.llm_agent import LlmAgent
 from google.adk.agents.parallel_agent import ParallelAgent  # pyright: ignore[reportDeprecated]
 from google.adk.agents.sequential_agent import SequentialAgent  # pyright: ignore[reportDeprecated]
+from google.adk.planners.plan_re_act_planner import PlanReActPlanner
 from google.adk.tools.function_tool import FunctionTool
+from google.adk.tools.google_search_tool import google_search
 from google.adk.workflow import BaseNode
 from pydantic import BaseModel
 
@@ -18,6 +21,7 @@ from dex_agents import AgentHost, ToolEffect, ToolPolicy, current_tool_call
 from dex_agents.session import AgentSession
 from dex_agents_google_adk import session_flow
 from dex_agents_google_adk.testing import ScriptedLlm, ShownRequest, call
+from support.google_adk_agents import simple
 from support.google_adk_parity import quiet_agent
 from support.waiting import wait_for
 
@@ -127,6 +131,20 @@ async def test_a_confirmation_deep_in_a_tree_is_answered_after_a_restart_of_ever
     assert [request.model for request in shown].count("payer") == 2
     told = [request for request in shown if request.model == "payer"][-1]
     assert told.results["call_1"] == {"paid": 5}
+
+
+def test_the_start_is_reported(caplog: pytest.LogCaptureFixture) -> None:
+    agent, _, _ = simple(["x"], google_search, planner=PlanReActPlanner())
+    helper, _, _ = simple(["x"])
+    tree = LlmAgent(name="desk", sub_agents=[agent, helper.clone(update={"name": "helper"})])
+    with caplog.at_level(logging.INFO, logger="dex_agents_google_adk"):
+        session_flow(tree)
+    assert caplog.messages == [
+        "tools of agent 'desk'\n"
+        "Steps of their own: root/work, root/broken, helper/work, helper/broken\n"
+        "inside RunModel, and repeated with it: root/planner:PlanReActPlanner\n"
+        "run by the provider: root/google_search"
+    ]
 
 
 def test_a_flow_has_the_agents_name_or_another() -> None:

@@ -13,6 +13,7 @@ from langchain.agents import create_agent
 from langchain.agents.middleware import HumanInTheLoopMiddleware
 from langchain.agents.structured_output import ToolStrategy
 from langchain.tools import tool
+from langchain_core.messages import AIMessage
 from langchain_core.tools import BaseTool
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import interrupt
@@ -23,8 +24,9 @@ from dex_agents import AgentHost, ToolEffect, current_tool_call
 from dex_agents.errors import ConfigurationError
 from dex_agents.session import AgentSession
 from dex_agents.snapshot import Interrupt
+from dex_agents_embedded import EmbeddedEngine
 from dex_agents_langgraph import session_flow
-from dex_agents_langgraph._private import Graph
+from dex_agents_langgraph._private import Graph, make_run_control
 from dex_agents_langgraph.testing import ScriptedChatModel, reply, tool_call
 from support.waiting import wait_for
 
@@ -150,6 +152,44 @@ async def test_questions_of_nodes_and_tools_are_answered_after_a_restart_of_ever
     assert result.text == "done"
     assert model.shown[1].results == {"a": "how many? 7"}
     assert "color: blue" in str(model.shown[0].messages)
+
+
+@pytest.mark.skipif(make_run_control() is None, reason="runs can be asked to stop since LangGraph 1.2")
+async def test_a_stopping_worker_records_what_a_run_has_done_and_another_one_goes_on(tmp_path: Path) -> None:
+    ran: list[str] = []
+    is_running, may_end, restarted = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    def node(name: str) -> Any:
+        async def run(_: MessagesState) -> dict[str, Any]:
+            ran.append(name)
+            if name == "second":
+                is_running.set()
+                await may_end.wait()
+            if name == "third":
+                await restarted.wait()
+            return {"messages": [AIMessage(name)]}
+
+        return run
+
+    graph = StateGraph(MessagesState)
+    graph.add_sequence([("first", node("first")), ("second", node("second")), ("third", node("third"))])
+    graph.add_edge(START, "first")
+    flow = session_flow(graph.compile(), name="slow")
+    async with EmbeddedEngine(tmp_path) as engine:
+        host = AgentHost(flow, address=engine.address, drain_timeout=3)
+        async with host:
+            session = host.session("s")
+            await session.start()
+            sent = await session.send("go")
+            async with asyncio.timeout(10):
+                await is_running.wait()
+            # Leaving the block stops the Worker; the node in its middle ends a moment later.
+            asyncio.get_running_loop().call_later(0.1, may_end.set)
+        restarted.set()
+        async with AgentHost(flow, address=engine.address) as host:
+            result = await host.session("s").wait_for_result(sent.message_id, timeout=20)
+    assert result.text == "third"
+    assert ran == ["first", "second", "third"]
 
 
 def test_a_flow_needs_a_name() -> None:

@@ -1,5 +1,6 @@
 """The few-line way from an agent to its session Flow."""
 
+import logging
 from collections.abc import Collection, Mapping
 
 from google.adk.agents.run_config import RunConfig
@@ -15,6 +16,8 @@ from dex_agents.reconciliation import Reconcilers
 from dex_agents.settings import SettingsResolver
 from dex_agents_google_adk._runner import GoogleADKRunner
 from dex_agents_google_adk._runs import InitialState, UserId
+
+_logger = logging.getLogger(__name__)
 
 
 def session_flow(
@@ -36,6 +39,8 @@ def session_flow(
     settings_resolver: SettingsResolver | None = None,
 ) -> AgentSessionFlow:
     """Build the session Flow of an agent; `AgentHost` serves it.
+
+    A report of which tools are Steps of their own and which run inside RunModel is logged at level INFO.
 
     Args:
         agent: The agent, graph or app.
@@ -70,9 +75,11 @@ def session_flow(
         one_after_another=one_after_another,
         streaming=streaming,
     )
+    flow_name = name or agent.name
+    _logger.info("tools of agent %r\n%s", flow_name, runner.report())
     return AgentSessionFlow(
         runner,
-        name=name or agent.name,
+        name=flow_name,
         options=options or AgentSessionOptions(),
         reconcilers=reconcilers,
         settings_resolver=settings_resolver,

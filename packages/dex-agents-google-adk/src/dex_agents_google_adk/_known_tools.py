@@ -28,6 +28,36 @@ def list_known_tools(root: BaseNode, policies: ToolPolicies) -> tuple[KnownTool,
     return tuple(tool for node in walk_nodes(root) for tool in _of_node(node, root, policies))
 
 
+def report_tools(root: BaseNode, policies: ToolPolicies) -> str:
+    """Say for people which tools are Steps of their own, which run inside RunModel, and what only a run will tell.
+
+    Args:
+        root: The root agent.
+        policies: Policies by tool name.
+    """
+    tools = list_known_tools(root, policies)
+
+    def named(placement: str) -> str:
+        found = [f"{tool.owner}/{tool.name}" if tool.owner else tool.name for tool in tools]
+        return ", ".join(name for name, tool in zip(found, tools, strict=True) if tool.placement == placement) or "none"
+
+    lines = [
+        f"Steps of their own: {named('own_step')}",
+        f"inside RunModel, and repeated with it: {named('inside_model_step')}",
+        f"run by the provider: {named('provider')}",
+    ]
+    toolsets = [
+        f"{type(tool).__name__} of {node.name}"
+        for node in walk_nodes(root)
+        if isinstance(node, LlmAgent)
+        for tool in tools_of(node)
+        if isinstance(tool, BaseToolset)
+    ]
+    if toolsets:
+        lines.append(f"toolsets, whose tools a run lists and which are Steps of their own: {', '.join(toolsets)}")
+    return "\n".join(lines)
+
+
 def _of_node(node: BaseNode, root: BaseNode, policies: ToolPolicies) -> list[KnownTool]:
     owner = "" if node is root else node.name
     if not isinstance(node, LlmAgent):

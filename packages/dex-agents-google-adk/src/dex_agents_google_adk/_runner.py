@@ -34,7 +34,7 @@ from dex_agents_google_adk._closing import close_open_calls
 from dex_agents_google_adk._compaction import compacted_state, find_cut, summary_model, write_summary
 from dex_agents_google_adk._content import to_user_content
 from dex_agents_google_adk._graphs import walk_nodes
-from dex_agents_google_adk._known_tools import list_known_tools
+from dex_agents_google_adk._known_tools import list_known_tools, report_tools
 from dex_agents_google_adk._model_step import ModelStepRun
 from dex_agents_google_adk._private import DISTRIBUTION, installed_version
 from dex_agents_google_adk._questions import given_result, input_question, toolset_question
@@ -105,6 +105,10 @@ class GoogleADKRunner:
             initial_state=initial_state,
             streaming=streaming,
         )
+
+    def report(self) -> str:
+        """Say which tools are Steps of their own, which run inside RunModel, and which only a run will tell."""
+        return report_tools(self._runs.root, self._policies)
 
     def describe(self) -> Description:
         """Describe the framework, the tools that the agents have before any run, and what runs inside RunModel."""

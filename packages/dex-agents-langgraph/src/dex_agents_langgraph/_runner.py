@@ -193,7 +193,7 @@ class LangGraphRunner:
         self, snapshot: StateSnapshot, batch: Batch, *, drained: bool, built: BuiltGraph
     ) -> tuple[ModelOutcome, tuple[AskedInterrupt, ...]]:
         if drained:
-            return Again(reason="the run took long: what it did so far is recorded"), ()
+            return Again(reason="the run took long, or the Worker stops: what it did so far is recorded"), ()
         if not snapshot.next:
             return finished(snapshot.values, built.graph), ()
         interrupts = [each for each in snapshot.interrupts if not is_deferral(each)]

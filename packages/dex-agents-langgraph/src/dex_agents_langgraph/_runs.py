@@ -2,7 +2,13 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncContextDecorator, asynccontextmanager, contextmanager
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncContextDecorator,
+    AsyncExitStack,
+    asynccontextmanager,
+    contextmanager,
+)
 from dataclasses import dataclass
 from functools import cached_property
 from inspect import isawaitable
@@ -139,7 +145,7 @@ class GraphRuns:
             call_id: The call that the run is for; None in RunModel.
 
         Returns:
-            Whether the run was stopped because it took long, and has more to do.
+            Whether the run was stopped because it took long or because the Worker stops, and has more to do.
         """
         modes = ["custom"]
         options: dict[str, Any] = {}
@@ -160,12 +166,13 @@ class GraphRuns:
                 "recursion_limit": recursion_limit,
             },
         )
-        async with self._open_context(step) as context:
+        async with self._open_context(step) as context, AsyncExitStack() as stack:
             if context is not None:
                 options["context"] = context
             timer = None
             if control is not None:
                 timer = asyncio.get_running_loop().call_later(self.segment_seconds, control.request_drain)
+                stack.enter_context(step.stopping.calls(control.request_drain))
             try:
                 # Everything is saved once, when the run stops: the Step is what makes it durable.
                 stream = cast("Any", graph).astream(

@@ -13,8 +13,9 @@ Rules that no type can hold, each checked by `dex_agents.testing`:
 6. Arguments are a JSON object, or the raw text when the model wrote invalid JSON.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Annotated, Literal, Protocol, TypeVar, cast, get_args
 
 from pydantic import Field, JsonValue
@@ -228,6 +229,40 @@ class ResolvedSettings:
     reasoning_effort: ReasoningEffort | None = None
 
 
+class StopSignal:
+    """Says that the Worker which runs a Step is stopping.
+
+    A runner that can end its Step early, with what it has done so far, should do so then (`Again`): another Worker goes
+    on. What is still running when the drain timeout is over is cancelled and repeated.
+    """
+
+    def __init__(self) -> None:
+        self._is_set = False
+        self._callbacks: list[Callable[[], object]] = []
+
+    @property
+    def is_set(self) -> bool:
+        """Whether the Worker is stopping."""
+        return self._is_set
+
+    def set(self) -> None:
+        """Say so, in the Worker's event loop."""
+        self._is_set = True
+        for callback in list(self._callbacks):
+            callback()
+
+    @contextmanager
+    def calls(self, callback: Callable[[], object]) -> Generator[None]:
+        """Call `callback` when the Worker begins to stop inside the block; at once when it does already."""
+        if self._is_set:
+            callback()
+        self._callbacks.append(callback)
+        try:
+            yield
+        finally:
+            self._callbacks.remove(callback)
+
+
 @dataclass(frozen=True, kw_only=True)
 class StepContext:
     """Where a request comes from.
@@ -240,6 +275,7 @@ class StepContext:
         settings: This turn's copy of the session's settings: references, never secrets.
         events: The live feed.
         resolved: What the agent's resolver made of the settings; None for an agent without one.
+        stopping: Whether the Step's Worker is stopping.
     """
 
     session_id: str
@@ -249,6 +285,7 @@ class StepContext:
     settings: Mapping[str, JsonValue]
     events: EventSink
     resolved: ResolvedSettings | None = None
+    stopping: StopSignal = field(default_factory=StopSignal)
 
     @property
     def instructions(self) -> str | None:

@@ -10,7 +10,9 @@ from dex import AsyncWorker, PullRegistrationError, PullWorkerOptions, WorkerOpt
 from dex_agents._client.connection import Connection
 from dex_agents._serving.connection_watch import watch_connection
 from dex_agents._serving.death import Mortal
+from dex_agents._turn.stopping import set_worker_stop
 from dex_agents.errors import NoWorkerAvailableError
+from dex_agents.runner import StopSignal
 
 DEFAULT_MAX_CONCURRENT_TASKS: Final = 64
 """Fits the largest usual batch of tool calls; the SDK's own default is the CPU count."""
@@ -54,9 +56,10 @@ class RunningWorker(Mortal):
         self._task: asyncio.Task[None] | None = None
         self._watch: asyncio.Task[None] | None = None
         self._stopping = False
+        self._stop_signal = StopSignal()
 
     async def __aenter__(self) -> Self:
-        self._task = asyncio.create_task(self._worker.start(), name="dex-agents worker")
+        self._task = asyncio.create_task(self._serve(), name="dex-agents worker")
         self._task.add_done_callback(self._ended)
         try:
             await self._worker.wait_pull_registered(_REGISTRATION_SECONDS)
@@ -77,8 +80,13 @@ class RunningWorker(Mortal):
     ) -> None:
         await self._stop()
 
+    async def _serve(self) -> None:
+        set_worker_stop(self._stop_signal)
+        await self._worker.start()
+
     async def _stop(self) -> None:
         self._stopping = True
+        self._stop_signal.set()
         if self._watch is not None:
             self._watch.cancel()
             await asyncio.wait([self._watch])

@@ -20,6 +20,7 @@ from dex_agents._turn.heartbeat import heartbeats
 from dex_agents._turn.measuring import measured_model, tell_end
 from dex_agents._turn.model_input import consume_batch, turn_input
 from dex_agents._turn.resolving import with_settings
+from dex_agents._turn.stopping import worker_stop
 from dex_agents._turn.turn_end import end_turn
 from dex_agents._turn.turn_mail import Steering, take_token
 from dex_agents.errors import BudgetUsedUpError, StateNotReadableError, TurnFailedError
@@ -84,6 +85,7 @@ class RunModel(SessionStep[RunModelInput]):
                     attempt=context.attempt,
                     settings=dict(turn.settings),
                     events=events,
+                    stopping=worker_stop(),
                 ),
                 state=store.load(),
                 input=turn_input(context, session, input),

@@ -27,7 +27,7 @@ def _plain(value: object) -> JsonValue:
         return value.model_dump(mode="json")
     if is_dataclass(value) and not isinstance(value, type):
         # The live feed, and a model that a resolver made, are no JSON.
-        named = [field.name for field in fields(value) if field.name not in ("events", "resolved")]
+        named = [field.name for field in fields(value) if field.name not in ("events", "resolved", "stopping")]
         return {name: _plain(getattr(value, name)) for name in named}
     if isinstance(value, tuple | list):
         return [_plain(item) for item in cast("Sequence[object]", value)]
