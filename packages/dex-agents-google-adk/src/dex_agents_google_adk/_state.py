@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Final, cast
 
 from google.adk.events.event import Event
@@ -16,6 +17,11 @@ from dex_agents_google_adk._private import DISTRIBUTION, installed_version
 
 FORMAT: Final = 1
 """The layout of `FrameworkState.value`: `{"events": [...], "state": {...}, "turn": {...} | null}`."""
+
+
+_KNOWN_EVENTS: Final = 4096
+_KNOWN_CHARACTERS: Final = 8 * 1024
+"""So many events, of at most so many characters, are known by their text: to copy one is quicker than to read it."""
 
 
 class _Document(BaseModel):
@@ -73,8 +79,9 @@ class TurnState(_Document):
 
 
 class _Value(_Document):
-    events: list[JsonValue]
-    state: dict[str, JsonValue]
+    # What is in these two was JSON a moment ago: to validate it again takes long.
+    events: list[Any]
+    state: dict[str, Any]
     turn: TurnState | None = None
 
 
@@ -116,8 +123,7 @@ def read_state(state: FrameworkState | None) -> SessionState:
         )
     try:
         value = _Value.model_validate(state.value)
-        # Bytes are base64 text, which only a reader of JSON text understands.
-        events = [Event.model_validate_json(json.dumps(event)) for event in value.events]
+        events = [_read_event(json.dumps(event)) for event in value.events]
     except ValidationError as error:
         raise StateNotReadableError(
             f"the state was written by {theirs} and cannot be read by {ours}: {error.errors(include_input=False)[:3]}",
@@ -137,7 +143,23 @@ def write_state(state: SessionState) -> FrameworkState:
         "state": dump_values(state.state),
         "turn": None if state.turn is None else state.turn.model_dump(mode="json"),
     }
-    return FrameworkState(framework=DISTRIBUTION, framework_version=installed_version(), format=FORMAT, value=value)
+    # All of it is JSON that this module made.
+    return FrameworkState.model_construct(
+        framework=DISTRIBUTION, framework_version=installed_version(), format=FORMAT, value=value
+    )
+
+
+def _read_event(text: str) -> Event:
+    """Read an event; most events of a long session were read by an earlier Step in this process, too."""
+    return _known_event(text).model_copy(deep=True) if len(text) <= _KNOWN_CHARACTERS else _parse_event(text)
+
+
+def _parse_event(text: str) -> Event:
+    # Bytes are base64 text, which only a reader of JSON text understands.
+    return Event.model_validate_json(text)
+
+
+_known_event = lru_cache(maxsize=_KNOWN_EVENTS)(_parse_event)
 
 
 def dump_event(event: Event) -> JsonValue:
