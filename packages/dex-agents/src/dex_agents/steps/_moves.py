@@ -46,12 +46,13 @@ MODEL_ATTEMPTS: Final = 3
 Movement: TypeAlias = StepMovement[Any]
 
 
-def to_await_user_message() -> Movement:
-    """End the turn."""
-    from dex_agents.steps.await_user_message import AwaitUserMessage
+def to_await_user_message(turn_number: int) -> Movement:
+    """End the turn of that number; 0 when there was none."""
+    from dex_agents.steps.await_user_message import FORGETS_EVERY, AwaitUserMessage, forgetting_options
 
+    forgets = (turn_number + 1) % FORGETS_EVERY == 0
     # Only the first movement, made by the start of the session, carries a start input.
-    return StepMovement(AwaitUserMessage, SessionStart())
+    return StepMovement(AwaitUserMessage, SessionStart(), options=forgetting_options() if forgets else None)
 
 
 def to_run_model(

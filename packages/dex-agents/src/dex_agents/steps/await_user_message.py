@@ -2,9 +2,17 @@
 
 import logging
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
-from dex import AsyncContext, StepDecision, StepOptions, Wait, go_to_many
+from dex import (
+    AsyncContext,
+    AttributeMap,
+    AttributeMapNotLoadedError,
+    StepDecision,
+    StepOptions,
+    Wait,
+    go_to_many,
+)
 
 from dex_agents._storage import state_store
 from dex_agents._storage.kept_turns import keep_turn_end
@@ -47,7 +55,10 @@ from dex_agents.steps._step import SessionStep
 _logger = logging.getLogger(__name__)
 
 REMEMBERED_MESSAGE_IDS: Final = 1000
-"""For so many turns a repeated send of a message is recognised."""
+"""For so many turns at least a repeated send of a message is recognised."""
+
+FORGETS_EVERY: Final = 64
+"""Turns; only then all message ids are loaded, which takes longer than all else that begins a turn."""
 
 REMEMBERED_TURN_RESULTS: Final = 100
 """So many turns' results can be asked for."""
@@ -58,11 +69,7 @@ class AwaitUserMessage(SessionStep[SessionStart]):
 
     def get_step_options(self) -> StepOptions:
         """Return the options of every execution."""
-        return replace(
-            _options.SPINE,
-            execute_load_attribute_maps=(MESSAGES, MESSAGE_TURNS, INTERRUPTS, OUTCOME_REPORTS, UNSETTLED_CALLS),
-            execute_load_attribute_map_instances=(RUN_STATE.load(state_store.HEAD_KEY),),
-        )
+        return _options_with()
 
     async def wait_for(self, context: AsyncContext, input: SessionStart) -> Wait:
         """Say that the session waits."""
@@ -84,7 +91,7 @@ class AwaitUserMessage(SessionStep[SessionStart]):
         del input
         if FORK_ENDS.results(context):
             open_fork(context)
-            return go_to_many(_moves.to_await_user_message())
+            return go_to_many(_moves.to_await_user_message(0))
         options = self._services.options
         late = [mail.steering for mail in TURN_MAIL.results(context) if mail.steering is not None]
         (message,) = (*late, *USER_MESSAGES.results(context))
@@ -118,10 +125,8 @@ class AwaitUserMessage(SessionStep[SessionStart]):
 
     def _forget(self, context: AsyncContext, message: UserMessage, number: int) -> None:
         """Remember this message's turn and forget what nobody asks for any more."""
-        for message_id in MESSAGE_TURNS.get_all_instance_keys(context):
-            if 0 < MESSAGE_TURNS.get(context, message_id) <= number - REMEMBERED_MESSAGE_IDS:
-                MESSAGE_TURNS.delete(context, message_id)
-                MESSAGE_DIGESTS.delete(context, message_id)
+        if number % FORGETS_EVERY == 0:
+            _forget_message_ids(context, number)
         MESSAGE_TURNS.set(context, message.message_id, number)
         TURN_RESULTS.delete(context, f"turn-{number - REMEMBERED_TURN_RESULTS}")
         unsettled = sorted(
@@ -133,6 +138,30 @@ class AwaitUserMessage(SessionStep[SessionStart]):
         # Answered interrupts stayed until here, so that a late second answer hears why it is refused.
         for interrupt_id in INTERRUPTS.get_all_instance_keys(context):
             INTERRUPTS.delete(context, interrupt_id)
+
+
+def forgetting_options() -> StepOptions:
+    """Return the options of an execution that begins a turn whose number is a multiple of `FORGETS_EVERY`."""
+    return _options_with(MESSAGE_TURNS)
+
+
+def _options_with(*more: AttributeMap[Any]) -> StepOptions:
+    return replace(
+        _options.SPINE,
+        execute_load_attribute_maps=(MESSAGES, *more, INTERRUPTS, OUTCOME_REPORTS, UNSETTLED_CALLS),
+        execute_load_attribute_map_instances=(RUN_STATE.load(state_store.HEAD_KEY),),
+    )
+
+
+def _forget_message_ids(context: AsyncContext, number: int) -> None:
+    try:
+        message_ids = MESSAGE_TURNS.get_all_instance_keys(context)
+    except AttributeMapNotLoadedError:
+        return  # a fork, or an execution that another release scheduled: the next time will do
+    for message_id in message_ids:
+        if 0 < MESSAGE_TURNS.get(context, message_id) <= number - REMEMBERED_MESSAGE_IDS:
+            MESSAGE_TURNS.delete(context, message_id)
+            MESSAGE_DIGESTS.delete(context, message_id)
 
 
 def _introduce(context: AsyncContext, start: SessionStart) -> None:

@@ -45,7 +45,7 @@ class RecordTurnCancellation(SessionStep[CancellationInput]):
             if isinstance(calls[call_id].settlement, OutcomeUnknown)
             and calls[call_id].request.name in self._services.reconcilers
         ]
-        return go_to_many(_moves.to_await_user_message(), *asked)
+        return go_to_many(_moves.to_await_user_message(turn.number), *asked)
 
 
 def _close_interrupts(context: AsyncContext) -> list[tuple[str, Question]]:

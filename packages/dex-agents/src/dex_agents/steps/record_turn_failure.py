@@ -19,6 +19,7 @@ class RecordTurnFailure(SessionStep[RunModelInput]):
     async def execute(self, context: AsyncContext, input: RunModelInput) -> StepDecision:
         """End the turn as failed."""
         session = SessionEditor(context)
+        number = session.turn.number
         calls = {call_id: TOOL_CALLS.get(context, call_id) for call_id in session.turn.calls}
         take_token(context, session.turn.turn_id)
         # Without an error of its own the Step has used up its attempts.
@@ -31,4 +32,4 @@ class RecordTurnFailure(SessionStep[RunModelInput]):
             error = f"its context could not be compacted: {error}"
         async with EventWriter(context, self._services.events, session.turn.turn_id) as events:
             await end_early(context, self._services, session, events, "failed", error, calls, reason=input.reason)
-        return go_to_many(_moves.to_await_user_message())
+        return go_to_many(_moves.to_await_user_message(number))

@@ -173,7 +173,7 @@ class RunModel(SessionStep[RunModelInput]):
                 )
                 tell_end(context, self._services, turn, result)
                 end_turn(context, session, result, events, options)
-                return [_moves.to_await_user_message()]
+                return [_moves.to_await_user_message(turn.number)]
 
     def _end_for_budget(
         self,
