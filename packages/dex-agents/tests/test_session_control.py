@@ -7,7 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from dex_agents.errors import ConfigurationError, MessageIdReusedError, MessageTooLargeError, TurnFailedError
+from dex_agents.errors import (
+    ConfigurationError,
+    MessageIdReusedError,
+    MessageQueueFullError,
+    MessageTooLargeError,
+    TurnFailedError,
+)
 from dex_agents.session import AgentSession
 from support.scripted_runner import read_runs
 from support.scripted_sessions import pending, scripted_session
@@ -81,9 +87,22 @@ async def test_a_steering_message_without_a_running_turn_starts_the_next_one_bef
     assert (result.turn_id, result.text) == ("turn-1", "steered")
 
 
-async def test_a_steering_message_that_is_too_large_is_refused(session: AgentSession) -> None:
-    with pytest.raises(MessageTooLargeError):
-        await session.steer("x" * 70_000)
+async def test_a_message_that_is_too_large_to_steer_or_interrupt_is_refused_with_the_limit_that_holds_there(
+    session: AgentSession,
+) -> None:
+    for verb in (session.steer, session.interrupt):
+        with pytest.raises(MessageTooLargeError, match="at most 32,768 are possible here") as refused:
+            await verb("x" * 33_000)
+        assert refused.value.session_id == "s-1"
+
+
+async def test_eight_steering_messages_may_wait_beside_a_running_turn(session: AgentSession) -> None:
+    await session.send("call write_a!\nsay done")
+    await pending(session)
+    receipts = [await session.steer(f"say {number}") for number in range(8)]
+    assert [receipt.queued_messages for receipt in receipts] == list(range(1, 9))
+    with pytest.raises(MessageQueueFullError, match="has 8 messages waiting"):
+        await session.steer("say 9")
 
 
 async def test_a_cancelled_approval_never_runs_and_the_next_model_hears_of_it(session: AgentSession, log: Path) -> None:

@@ -25,12 +25,20 @@ MAX_LABEL_CHARACTERS: Final = 500
 _MAX_MESSAGE_ID_CHARACTERS: Final = 200
 
 
-def user_message(session_id: str, content: str | Sequence[Block], message_id: str | None) -> UserMessage:
+def user_message(
+    session_id: str, content: str | Sequence[Block], message_id: str | None, *, max_bytes: int = MAX_MESSAGE_BYTES
+) -> UserMessage:
     """Build a message that a session will take.
+
+    Args:
+        session_id: Named in errors.
+        content: Text or blocks.
+        message_id: None mints one.
+        max_bytes: As JSON.
 
     Raises:
         BlankMessageError: It has no text but whitespace, and no media.
-        MessageTooLargeError: It is larger than 512 KiB as JSON.
+        MessageTooLargeError: It is larger than `max_bytes`.
         ConfigurationError: It has blocks that no user sends, or what no JSON holds, or its id cannot be one.
     """
     blocks = (TextBlock(text=content),) if isinstance(content, str) else _blocks(content)
@@ -43,8 +51,8 @@ def user_message(session_id: str, content: str | Sequence[Block], message_id: st
         size = message.size_in_bytes()
     if message_id is not None:  # an id that was minted here is used for nothing else
         message = message.model_copy(update={"digest": _digest(message)})
-    if size > MAX_MESSAGE_BYTES:
-        raise _too_large(session_id, size)
+    if size > max_bytes:
+        raise _too_large(session_id, size, max_bytes)
     return message
 
 
@@ -54,13 +62,15 @@ def _digest(message: UserMessage) -> str:
     return sha256(content.encode()).hexdigest()[:32]
 
 
-def refusal_of(session_id: str, message: UserMessage, receipt: SendReceipt) -> DexAgentsError:
-    """Build the error for a message that the session refused."""
+def refusal_of(
+    session_id: str, message: UserMessage, receipt: SendReceipt, *, max_bytes: int = MAX_MESSAGE_BYTES
+) -> DexAgentsError:
+    """Build the error for a message that the session refused; `max_bytes` is what it takes on that way."""
     match receipt.refusal:
         case "blank":
             return _blank(session_id)
         case "too_large":
-            return _too_large(session_id, message.size_in_bytes())
+            return _too_large(session_id, message.size_in_bytes(), max_bytes)
         case "other_content":
             return MessageIdReusedError(
                 f"session {session_id!r} has another message with the id {message.message_id!r}: an id stands for one "
@@ -79,9 +89,10 @@ def _blank(session_id: str) -> BlankMessageError:
     return BlankMessageError(f"the message to session {session_id!r} is blank: send some text", session_id=session_id)
 
 
-def _too_large(session_id: str, size: int) -> MessageTooLargeError:
+def _too_large(session_id: str, size: int, max_bytes: int) -> MessageTooLargeError:
+    also = "" if max_bytes == MAX_MESSAGE_BYTES else f" (`send` takes {MAX_MESSAGE_BYTES:,})"
     return MessageTooLargeError(
-        f"the message to session {session_id!r} has {size:,} bytes, at most {MAX_MESSAGE_BYTES:,} are possible: "
+        f"the message to session {session_id!r} has {size:,} bytes, at most {max_bytes:,} are possible here{also}: "
         "store what is large elsewhere and send its uri",
         session_id=session_id,
     )

@@ -11,6 +11,7 @@ from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, w
 
 from dex_agents._client.connection import Connection
 from dex_agents._client.content import refusal_of
+from dex_agents._storage.limits import MAX_MESSAGE_BYTES, MAX_STEERING_BYTES
 from dex_agents._storage.schema import MESSAGE_DIGESTS, MESSAGE_TURNS, UNSETTLED_CALLS
 from dex_agents._turn.settings import check_size
 from dex_agents.errors import (
@@ -48,11 +49,11 @@ class TurnControl:
 
     async def send(self, session_id: str, message: UserMessage) -> SendReceipt:
         """Queue a message behind the running turn."""
-        return await self._deliver(self._flow.send_user_message, session_id, message)
+        return await self._deliver(self._flow.send_user_message, session_id, message, MAX_MESSAGE_BYTES)
 
     async def steer(self, session_id: str, message: UserMessage) -> SendReceipt:
         """Offer a message to the running turn."""
-        return await self._deliver(self._flow.steer_user_message, session_id, message)
+        return await self._deliver(self._flow.steer_user_message, session_id, message, MAX_STEERING_BYTES)
 
     async def cancel(self, session_id: str, cancellation: TurnCancellation) -> bool:
         """Cancel a turn; False when it does not run (any more)."""
@@ -80,7 +81,7 @@ class TurnControl:
                 receipt = SendReceipt.model_validate(
                     {"message_id": message.message_id, "accepted": False, "refusal": refused.group(1)}
                 )
-                raise refusal_of(session_id, message, receipt) from error
+                raise refusal_of(session_id, message, receipt, max_bytes=MAX_STEERING_BYTES) from error
 
     async def change_settings(self, session_id: str, changes: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
         """Change settings; returns all of them.
@@ -130,7 +131,7 @@ class TurnControl:
         telemetry = self._flow.options.telemetry
         return message if telemetry is None else message.model_copy(update={"trace": telemetry.current_trace()})
 
-    async def _deliver(self, rpc: MessageRpc, session_id: str, message: UserMessage) -> SendReceipt:
+    async def _deliver(self, rpc: MessageRpc, session_id: str, message: UserMessage, max_bytes: int) -> SendReceipt:
         client = self._connection.client
         options = _for_message(message)
         message = self._traced(message)
@@ -155,7 +156,7 @@ class TurnControl:
                 f"{error}; whether the message arrived is unknown: repeat it with message_id={message.message_id!r}"
             ) from error
         if not receipt.accepted:
-            raise refusal_of(session_id, message, receipt)
+            raise refusal_of(session_id, message, receipt, max_bytes=max_bytes)
         return receipt
 
 

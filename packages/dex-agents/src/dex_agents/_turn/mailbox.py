@@ -54,7 +54,8 @@ def receive(context: Context, message: UserMessage, options: AgentSessionOptions
 
 def receive_steering(context: Context, message: UserMessage, options: AgentSessionOptions) -> SendReceipt:
     """Stage a message for the running turn; without one it starts the next turn. Locks as in `receive`."""
-    waiting = TURN_MAIL.size(context)
+    # The token of the running turn is no message.
+    waiting = max(0, TURN_MAIL.size(context) - ((find(context, SESSION) or SessionRecord()).turn is not None))
     receipt = _examine(context, message, MAX_STEERING_BYTES, waiting, MAX_STEERING_MESSAGES)
     if receipt.accepted and not receipt.repeated:
         _check_room(context, options)

@@ -7,6 +7,7 @@ from pydantic import JsonValue
 from dex_agents._client.content import user_message
 from dex_agents._client.session_id import check_session_id
 from dex_agents._client.verbs.reading import ReadingVerbs
+from dex_agents._storage.limits import MAX_STEERING_BYTES
 from dex_agents.messages import Block
 from dex_agents.snapshot import OutcomeReport, SendReceipt, TurnCancellation
 
@@ -23,14 +24,15 @@ class TurnVerbs(ReadingVerbs):
 
         Args:
             session_id: The session.
-            content: As for `send_user_message`, but at most 64 KiB.
+            content: As for `send_user_message`, but at most 32 KiB, since it travels with the running turn.
             message_id: As for `send_user_message`; waiting for its result waits for the turn that took it.
 
         Raises:
-            MessageQueueFullError: Too many steering messages wait.
+            MessageTooLargeError: Larger than 32 KiB.
+            MessageQueueFullError: Eight steering messages wait.
             SessionError: As for `send_user_message`.
         """
-        message = user_message(check_session_id(session_id), content, message_id)
+        message = user_message(check_session_id(session_id), content, message_id, max_bytes=MAX_STEERING_BYTES)
         await self._lifecycle.require(session_id)
         return await self._turns.steer(session_id, message)
 
@@ -46,7 +48,7 @@ class TurnVerbs(ReadingVerbs):
 
         Args:
             session_id: The session.
-            content: As for `steer_user_message`.
+            content: As for `steer_user_message`: at most 32 KiB. A larger one can be sent after `cancel_turn`.
             reason: Why, for people and for the model.
             message_id: As for `send_user_message`.
 
@@ -54,9 +56,11 @@ class TurnVerbs(ReadingVerbs):
             The message's id.
 
         Raises:
+            MessageTooLargeError: Larger than 32 KiB; the turn goes on.
+            MessageQueueFullError: Eight steering messages wait; the turn goes on.
             SessionError: As for `send_user_message`.
         """
-        message = user_message(check_session_id(session_id), content, message_id)
+        message = user_message(check_session_id(session_id), content, message_id, max_bytes=MAX_STEERING_BYTES)
         turn_id = (await self.get_agent_snapshot(session_id)).turn_id
         cancellation = TurnCancellation(turn_id=turn_id, reason=reason, message=message)
         if not turn_id or not await self._turns.cancel(session_id, cancellation):
