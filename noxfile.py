@@ -91,7 +91,7 @@ def lint(session: nox.Session) -> None:
 @nox.session
 def types(session: nox.Session) -> None:
     """Check the types of source and tests, strictly."""
-    sync(session, "test", "types", "release")
+    sync(session, "test", "types", "release", "peers")
     session.run("pyright", "--pythonpath", str(Path(session.bin) / "python"))
 
 
