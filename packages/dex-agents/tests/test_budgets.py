@@ -111,6 +111,17 @@ async def test_a_price_that_cannot_be_told_fails_the_turn_and_the_usage_is_kept(
             await session.ask("say hello", timeout=10)
 
 
+async def test_a_price_that_is_no_amount_fails_the_turn_and_the_session_lives_on(tmp_path: Path, log: Path) -> None:
+    prices = [float("nan"), float("inf"), -1.0]
+    options = AgentSessionOptions(price=lambda usage, model: prices.pop(0) if prices else 0.5)
+    async with scripted_session(tmp_path / "engine", options=options) as session:
+        for returned in ("nan", "inf", "-1.0"):
+            with pytest.raises(TurnFailedError, match=f"`price` returned {returned} for a call of model ''"):
+                await session.ask("say paid", timeout=10)
+        assert (await session.ask("say paid", timeout=10)).text == "paid"
+        assert (await session.snapshot()).usage.cost == 0.5
+
+
 def test_a_list_price_is_that_of_the_model() -> None:
     assert listed_price(Usage(requests=1, input_tokens=1000, output_tokens=100), "gpt-4o") == pytest.approx(0.0035)
     with pytest.raises(ConfigurationError, match="knows no price of the model 'nonsense'"):

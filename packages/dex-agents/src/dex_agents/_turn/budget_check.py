@@ -1,5 +1,7 @@
 """Holds a turn and its session to their budgets."""
 
+import math
+
 from dex_agents._storage.records import SessionRecord
 from dex_agents.budgets import Budget
 from dex_agents.errors import BudgetUsedUpError, TurnFailedError
@@ -56,14 +58,20 @@ def priced(usage: Usage, model: str, options: AgentSessionOptions) -> Usage:
     """Return usage with what it cost.
 
     Raises:
-        TurnFailedError: The application's `price` raised: a budget that cannot be kept must not be passed over.
+        TurnFailedError: The application's `price` raised or returned no amount: a budget that cannot be kept must not
+            be passed over.
     """
     if options.price is None:
         return usage
     try:
-        cost = float(options.price(usage, model))
+        found = options.price(usage, model)
+        cost = float(found)
     except Exception as error:
         raise TurnFailedError(f"the price of a call of model {model!r} cannot be told: {error}") from error
+    if not (math.isfinite(cost) and cost >= 0):
+        raise TurnFailedError(
+            f"`price` returned {found!r} for a call of model {model!r}: return a finite number from 0"
+        )
     return usage.model_copy(update={"cost": cost})
 
 
