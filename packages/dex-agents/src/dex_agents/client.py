@@ -13,7 +13,8 @@ class AgentSessionClient(SessionVerbs, AskingVerbs, TurnVerbs, InterruptVerbs):
 
     Every call raises `EngineUnavailableError` when no server answers, and those that a Worker serves (all but
     `start_session`, `stop_session`, `events` and `list_sessions`) raise `NoWorkerAvailableError` within 20 s when no
-    Worker of the agent runs. Neither loses anything: repeat the call.
+    Worker of the agent runs. Neither loses anything: repeat the call. A call whose Worker dies while it serves it has
+    changed nothing and is repeated for 5 s.
 
     Args:
         flow: The agent's session Flow, built as in the Worker.

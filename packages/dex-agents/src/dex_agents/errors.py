@@ -217,7 +217,9 @@ class WorkerRaisedError(DexAgentsError):
 
 
 class NoWorkerAvailableError(DexAgentsError):
-    """No Worker serves this agent right now. Start one and repeat the call; nothing was lost.
+    """No Worker serves this agent right now, or its Worker died during the call. Start one and repeat the call.
+
+    Nothing was lost, and nothing changed.
 
     Attributes:
         agent: The agent's name; empty when it is not known.

@@ -18,10 +18,10 @@ from dex import (
     WorkerTarget,
     open_blob_cache,
 )
-from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
+from tenacity import AsyncRetrying, retry_if_exception, stop_after_delay, wait_random_exponential
 
 from dex_agents._client.cache_directories import CACHE_PREFIX, remove_leftovers
-from dex_agents._client.service_errors import ServiceErrors
+from dex_agents._client.service_errors import ServiceErrors, is_interrupted
 from dex_agents._storage.registry import session_registry
 from dex_agents.errors import ConfigurationError
 
@@ -39,8 +39,12 @@ _FIRST_ANSWER_SECONDS: Final = 10.0
 _ANSWER_SECONDS: Final = 20.0
 """Bound of one call: an RPC's own 15 s (set in the session Flow), and what the server needs around them."""
 
-_LOCK_PATIENCE_SECONDS: Final = 5.0
-"""How long a call is repeated while a Step holds its lock (spec: approvals)."""
+_PATIENCE_SECONDS: Final = 5.0
+"""How long a call is repeated while a Step holds its lock (spec: approvals), or Workers die while they serve it."""
+
+
+def _changed_nothing(error: BaseException) -> bool:
+    return isinstance(error, RpcLockConflictError) or is_interrupted(error)
 
 
 class Connection:
@@ -93,18 +97,18 @@ class Connection:
         await self._resources.pop_all().aclose()
 
     async def call(self, call: Callable[[], Awaitable[ResultT]], *, session_id: str | None = None) -> ResultT:
-        """Make one call of the SDK's Client, bounded, and repeated while a Step holds its lock.
+        """Make one call of the SDK's Client, bounded, and repeated after a lock conflict or a Worker's death.
 
         Args:
-            call: Makes the call; called again after a lock conflict, which has changed nothing.
+            call: Makes the call; called again after what has changed nothing.
             session_id: The session that it is about.
 
         Raises:
             DexAgentsError: The call failed, in this package's words.
         """
         retrying = AsyncRetrying(
-            retry=retry_if_exception_type(RpcLockConflictError),
-            stop=stop_after_delay(_LOCK_PATIENCE_SECONDS),
+            retry=retry_if_exception(_changed_nothing),
+            stop=stop_after_delay(_PATIENCE_SECONDS),
             wait=wait_random_exponential(multiplier=0.02, max=0.25),
             reraise=True,
         )

@@ -37,6 +37,14 @@ from dex_agents.errors import (
 _NO_WORKER_AVAILABLE: Final = "NO_WORKER_AVAILABLE"
 """How a Dex Server names the error of an RPC that no Worker took within its dispatch wait."""
 
+_INTERRUPTED: Final = frozenset(
+    f"dex.NotCompleted.{cause}" for cause in ("Disconnected", "Timeout", "HeartbeatTimeout", "EngineRestart")
+)
+"""How the embedded engine names the error of a call that a Worker took and brought no result of.
+
+An RPC changes a session by its result alone, so nothing has changed and a repeat is safe.
+"""
+
 _UNANSWERED: Final = frozenset(
     {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.DEADLINE_EXCEEDED}
 )
@@ -74,6 +82,11 @@ def is_outage(error: DexServiceError) -> bool:
     return error.code in _UNANSWERED and not isinstance(error, WorkerInvocationError)
 
 
+def is_interrupted(error: BaseException) -> bool:
+    """Tell whether a Worker died, or fell silent, while it served the call, which has changed nothing then."""
+    return isinstance(error, WorkerInvocationError) and error.worker_error_type in _INTERRUPTED
+
+
 class ServiceErrors:
     """Translates the errors of one Client.
 
@@ -107,7 +120,7 @@ class ServiceErrors:
             if gone and session_id is not None:
                 return await self._why_inactive(session_id)
             if isinstance(error, WorkerInvocationError) and _is_unanswered(error):
-                return await self._no_worker(session_id)
+                return await self._no_worker(session_id, error)
         except DexServiceError as second_error:
             return self._without_asking(second_error, session_id)
         return self._without_asking(error, session_id)
@@ -122,7 +135,7 @@ class ServiceErrors:
             )
         if isinstance(error, WorkerInvocationError):
             if _is_unanswered(error):
-                return self._no_worker_of("", session_id)
+                return self._no_worker_of("", session_id, error)
             detail = error.worker_error_detail or error.detail
             return WorkerRaisedError(error_type=error.worker_error_type, detail=detail)
         if is_outage(error):
@@ -159,6 +172,11 @@ class ServiceErrors:
                 f"session {session_id!r} has failed: {reason}; it can still be read, start a new one to go on",
                 session_id=session_id,
             )
+        if flow.status is FlowStatus.COMPLETED:  # nothing but a purge completes a session
+            return SessionStoppedError(
+                f"session {session_id!r} was purged: nothing of it is kept, start a new one, with another id, to go on",
+                session_id=session_id,
+            )
         reason = await self._reason(session_id)
         why = f" ({reason})" if reason else ""
         return SessionStoppedError(
@@ -174,16 +192,26 @@ class ServiceErrors:
             return ""
         return result.error_message or ""
 
-    async def _no_worker(self, session_id: str | None) -> NoWorkerAvailableError:
+    async def _no_worker(self, session_id: str | None, error: WorkerInvocationError) -> NoWorkerAvailableError:
         agent = "" if session_id is None else (await self._client.describe_flow(session_id)).flow_type
-        return self._no_worker_of(agent, session_id)
+        return self._no_worker_of(agent, session_id, error)
 
-    def _no_worker_of(self, agent: str, session_id: str | None) -> NoWorkerAvailableError:
+    def _no_worker_of(self, agent: str, session_id: str | None, error: WorkerInvocationError) -> NoWorkerAvailableError:
         whose = f"agent {agent!r}" if agent else "this agent"
         asked = f"for session {session_id!r} " if session_id else ""
+        if is_interrupted(error):
+            detail = error.worker_error_detail or error.detail
+            text = (
+                f"the Worker of {whose} that took a call {asked}at {self._address} did not finish it ({detail}): "
+                "it changed nothing, so repeat it"
+            )
+        else:
+            text = (
+                f"no Worker of {whose} answered {asked}at {self._address}: start one, for example with "
+                "`dex-agents worker`, and repeat the call; nothing was lost"
+            )
         return NoWorkerAvailableError(
-            f"no Worker of {whose} answered {asked}at {self._address}: start one, for example with "
-            "`dex-agents worker`, and repeat the call; nothing was lost",
+            text,
             agent=agent,
             session_id=session_id or "",
             address=self._address,
@@ -196,4 +224,5 @@ def _not_sendable(error: Exception) -> ConfigurationError:
 
 def _is_unanswered(error: WorkerInvocationError) -> bool:
     unanswered = error.worker_code in _UNANSWERED or error.code is grpc.StatusCode.DEADLINE_EXCEEDED
-    return error.worker_error_type == _NO_WORKER_AVAILABLE or (unanswered and not error.worker_error_type)
+    named = error.worker_error_type == _NO_WORKER_AVAILABLE or is_interrupted(error)
+    return named or (unanswered and not error.worker_error_type)
