@@ -75,7 +75,11 @@ class StepOutcome:
 
 
 class SessionTelemetry(Protocol):
-    """Hears of turns, model calls and tool calls. It must not raise, block, or wait."""
+    """Hears of turns, model calls and tool calls. It must not block or wait.
+
+    What it raises is logged as a warning, by its class alone, and changes nothing for the session; a context around an
+    attempt can neither repeat nor swallow what the attempt does.
+    """
 
     def current_trace(self) -> dict[str, str]:
         """Return the caller's trace, to travel with a user message: a few short texts by name."""

@@ -13,6 +13,7 @@ from dex_agents._client.connection import Connection
 from dex_agents._client.content import refusal_of
 from dex_agents._storage.limits import MAX_MESSAGE_BYTES, MAX_STEERING_BYTES
 from dex_agents._storage.schema import MESSAGE_DIGESTS, MESSAGE_TURNS, UNSETTLED_CALLS
+from dex_agents._turn.guarded_telemetry import guarded
 from dex_agents._turn.settings import check_size
 from dex_agents.errors import (
     ConfigurationError,
@@ -128,7 +129,7 @@ class TurnControl:
             raise error
 
     def _traced(self, message: UserMessage) -> UserMessage:
-        telemetry = self._flow.options.telemetry
+        telemetry = guarded(self._flow.options.telemetry)
         return message if telemetry is None else message.model_copy(update={"trace": telemetry.current_trace()})
 
     async def _deliver(self, rpc: MessageRpc, session_id: str, message: UserMessage, max_bytes: int) -> SendReceipt:

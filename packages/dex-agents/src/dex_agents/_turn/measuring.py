@@ -7,6 +7,7 @@ from typing import Final
 from dex import AsyncContext
 
 from dex_agents._storage.records import CallRecord, TurnRecord, TurnTrace
+from dex_agents._turn.guarded_telemetry import guarded
 from dex_agents._turn.services import SessionServices
 from dex_agents.snapshot import TurnResult, UserMessage
 from dex_agents.telemetry import ModelCallFacts, StepOutcome, ToolCallFacts, TurnFacts
@@ -19,7 +20,7 @@ def begin_trace(
     context: AsyncContext, services: SessionServices, turn_id: str, message: UserMessage
 ) -> TurnTrace | None:
     """Tell that a turn begins; return what is kept with it."""
-    telemetry = services.options.telemetry
+    telemetry = guarded(services.options.telemetry)
     if telemetry is None:
         return None
     carrier = {name: text for name, text in message.trace.items() if len(text) <= _MAX_TRACE_TEXT}
@@ -31,7 +32,7 @@ def measured_model(
     context: AsyncContext, services: SessionServices, turn: TurnRecord
 ) -> AbstractContextManager[StepOutcome]:
     """Surround an attempt of a model Step."""
-    telemetry = services.options.telemetry
+    telemetry = guarded(services.options.telemetry)
     if telemetry is None:
         return nullcontext(StepOutcome())
     model = turn.settings.get("model")
@@ -48,7 +49,7 @@ def measured_tool(
     context: AsyncContext, services: SessionServices, turn: TurnRecord, call: CallRecord
 ) -> AbstractContextManager[StepOutcome]:
     """Surround an attempt of a tool call."""
-    telemetry = services.options.telemetry
+    telemetry = guarded(services.options.telemetry)
     if telemetry is None:
         return nullcontext(StepOutcome())
     return telemetry.tool_call(
@@ -63,7 +64,7 @@ def measured_tool(
 
 def tell_end(context: AsyncContext, services: SessionServices, turn: TurnRecord, result: TurnResult) -> None:
     """Tell that a turn ends."""
-    telemetry = services.options.telemetry
+    telemetry = guarded(services.options.telemetry)
     if telemetry is not None:
         telemetry.turn_ended(_facts(context, services, turn), result.status, result.usage)
 

@@ -4,6 +4,7 @@ import logging
 
 from dex import AsyncContext, Stream
 
+from dex_agents._turn.guarded_telemetry import guarded
 from dex_agents.events import AgentEvent, AgentEventType
 from dex_agents.messages import SavedMessage
 from dex_agents.options import AgentSessionOptions
@@ -23,7 +24,7 @@ class EventFeed:
 
     def __init__(self, stream: Stream[AgentEvent], options: AgentSessionOptions, *, agent: str = "") -> None:
         self._stream = stream
-        self._telemetry = options.telemetry
+        self._telemetry = guarded(options.telemetry)
         self._agent = agent
         self._redact = options.redact_event
 
