@@ -1,7 +1,10 @@
 """The application's say in what people see of a session."""
 
+from collections.abc import Callable
 from contextlib import aclosing
 from pathlib import Path
+from traceback import format_exception
+from typing import cast
 
 import pytest
 
@@ -77,10 +80,56 @@ async def test_events_messages_and_snapshots_leave_the_worker_as_the_application
     assert "cannot redact" not in caplog.text
 
 
-async def test_a_snapshot_that_cannot_be_redacted_does_not_get_out(tmp_path: Path) -> None:
-    def broken(snapshot: AgentSnapshot) -> AgentSnapshot:
-        raise RuntimeError(f"no rule for {snapshot.session_id}")
+def raise_what_it_cannot_redact(seen: SavedMessage | AgentSnapshot) -> None:
+    raise KeyError(f"no rule for {seen}")
 
-    async with scripted_session(tmp_path, options=AgentSessionOptions(redact_snapshot=broken)) as session:
-        with pytest.raises(WorkerRaisedError, match="no rule for s-1"):
+
+def nothing(seen: SavedMessage | AgentSnapshot) -> None:
+    del seen
+
+
+@pytest.mark.parametrize(
+    ("redact", "problem"), [(raise_what_it_cannot_redact, "raised KeyError"), (nothing, "returned NoneType")]
+)
+async def test_a_placeholder_stands_for_a_message_that_cannot_be_redacted_and_the_others_get_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, redact: Callable[[SavedMessage], None], problem: str
+) -> None:
+    def redact_what_is_secret(saved: SavedMessage) -> SavedMessage | None:
+        return redact(saved) if SECRET in saved.message.text else saved
+
+    options = AgentSessionOptions(redact_message=cast("Callable[[SavedMessage], SavedMessage]", redact_what_is_secret))
+    async with scripted_session(tmp_path, options=options) as session:
+        await session.ask(f"say {SECRET}", timeout=10)
+        await session.ask("say hello", timeout=10)
+        await session.fork("s-2")
+        async with aclosing(session.follow()) as updates:
+            view = (await anext(updates)).view
+        documents = [
+            messages
+            for each in (session, session.client.session("s-2"))
+            for messages in ((await each.snapshot()).messages, (await each.messages()).messages)
+        ]
+
+    for messages in (*documents, view.snapshot.messages):
+        assert [(saved.sequence, saved.message.role, saved.message.text) for saved in messages] == [
+            (1, "user", "this message could not be redacted"),
+            (2, "assistant", "this message could not be redacted"),
+            (3, "user", "say hello"),
+            (4, "assistant", "hello"),
+        ]
+    assert f"redact_message {problem}" in caplog.text
+    assert SECRET not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("redact", "problem"), [(raise_what_it_cannot_redact, "raised KeyError"), (nothing, "returned NoneType")]
+)
+async def test_a_snapshot_that_cannot_be_redacted_does_not_get_out(
+    tmp_path: Path, redact: Callable[[AgentSnapshot], None], problem: str
+) -> None:
+    options = AgentSessionOptions(redact_snapshot=cast("Callable[[AgentSnapshot], AgentSnapshot]", redact))
+    async with scripted_session(tmp_path, options=options) as session:
+        with pytest.raises(WorkerRaisedError, match=f"redact_snapshot {problem}, so the snapshot is kept") as raised:
             await session.snapshot()
+    shown = "".join(format_exception(raised.value))
+    assert "no rule" not in shown

@@ -37,7 +37,9 @@ class AgentSessionOptions:
         redact_event: Changes each live event before it leaves the Worker; returns None to leave it out. One that
             raises leaves the event out too.
         redact_message: Changes each message of the log before it leaves the Worker, in snapshots and in pages.
-        redact_snapshot: Changes each snapshot before it leaves the Worker.
+            One that raises, or returns no SavedMessage, puts a placeholder in the message's place.
+        redact_snapshot: Changes each snapshot before it leaves the Worker. One that raises, or returns no
+            AgentSnapshot, makes the call fail with the class of that alone.
 
         session_capacity_bytes: What the server lets one run keep (its `limits.maxFlowStateBytes`). Every turn that ends
             above 80 % of it says so by an event; a full session takes no message any more.

@@ -1,16 +1,21 @@
 """The application's say in what leaves a Worker for people to see: live events, messages and snapshots."""
 
 import logging
+from collections.abc import Callable
+from typing import Final, cast
 
 from dex import AsyncContext, Stream
 
 from dex_agents._turn.guarded_telemetry import guarded
 from dex_agents.events import AgentEvent, AgentEventType
-from dex_agents.messages import SavedMessage
+from dex_agents.messages import SavedMessage, text_message
 from dex_agents.options import AgentSessionOptions
 from dex_agents.snapshot import AgentSnapshot, MessagePage
 
 _logger = logging.getLogger(__name__)
+
+NOT_REDACTED: Final = "this message could not be redacted"
+"""Stands in place of what the application's `redact_message` could not redact."""
 
 
 class EventFeed:
@@ -55,19 +60,51 @@ class EventFeed:
 
 
 def redacted_snapshot(snapshot: AgentSnapshot, options: AgentSessionOptions) -> AgentSnapshot:
-    """Return a snapshot as the application lets it be seen."""
+    """Return a snapshot as the application lets it be seen.
+
+    Raises:
+        RuntimeError: The application's `redact_snapshot` raised, or returned something else.
+    """
     if options.redact_message is not None:
-        snapshot = snapshot.model_copy(update={"messages": _redacted(snapshot.messages, options)})
-    return snapshot if options.redact_snapshot is None else options.redact_snapshot(snapshot)
+        snapshot = snapshot.model_copy(update={"messages": _redacted(snapshot.messages, options.redact_message)})
+    if options.redact_snapshot is None:
+        return snapshot
+    try:
+        redacted = cast("object", options.redact_snapshot(snapshot))
+        problem = "" if isinstance(redacted, AgentSnapshot) else f"returned {_type_name(redacted)}"
+    except Exception as error:  # noqa: BLE001  the application's own code; the snapshot must not get out as it is
+        redacted, problem = None, f"raised {_type_name(error)}"
+    if not isinstance(redacted, AgentSnapshot):
+        # Neither with the error's text, which may quote what is not to be seen, nor with the error as its cause.
+        raise RuntimeError(f"redact_snapshot {problem}, so the snapshot is kept back: let it return an AgentSnapshot")
+    return redacted
 
 
 def redacted_page(page: MessagePage, options: AgentSessionOptions) -> MessagePage:
     """Return a page of the log as the application lets it be seen."""
     if options.redact_message is None:
         return page
-    return page.model_copy(update={"messages": _redacted(page.messages, options)})
+    return page.model_copy(update={"messages": _redacted(page.messages, options.redact_message)})
 
 
-def _redacted(messages: tuple[SavedMessage, ...], options: AgentSessionOptions) -> tuple[SavedMessage, ...]:
-    redact = options.redact_message
-    return messages if redact is None else tuple(redact(saved) for saved in messages)
+def _redacted(
+    messages: tuple[SavedMessage, ...], redact: Callable[[SavedMessage], SavedMessage]
+) -> tuple[SavedMessage, ...]:
+    return tuple(_redacted_message(saved, redact) for saved in messages)
+
+
+def _redacted_message(saved: SavedMessage, redact: Callable[[SavedMessage], SavedMessage]) -> SavedMessage:
+    try:
+        redacted = cast("object", redact(saved))
+        problem = f"returned {_type_name(redacted)}"
+    except Exception as error:  # noqa: BLE001  the application's own code; the message must not get out as it is
+        redacted, problem = None, f"raised {_type_name(error)}"
+    if isinstance(redacted, SavedMessage):
+        return redacted
+    _logger.warning("redact_message %s; a placeholder stands for message %d", problem, saved.sequence)
+    # Its place stays taken: the log has no gaps, and one message must not keep the others back.
+    return saved.model_copy(update={"message": text_message(saved.message.role, NOT_REDACTED)})
+
+
+def _type_name(value: object) -> str:
+    return type(value).__name__
