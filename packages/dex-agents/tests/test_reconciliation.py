@@ -128,3 +128,24 @@ async def test_a_reconciler_that_says_something_else_leaves_the_outcome_unknown_
 def test_an_unknown_outcome_cannot_be_asked_again_in_the_past() -> None:
     with pytest.raises(ValueError, match="greater than 0"):
         StillUnknown(ask_again_after=0)
+
+
+async def test_calls_that_still_waited_for_the_cancelled_one_did_not_run_and_no_reconciler_is_asked_about_them(
+    tmp_path: Path, log: Path
+) -> None:
+    reconcilers = {"write_b": says(StillUnknown()), "write_c": says(StillUnknown())}
+    async with scripted_session(tmp_path / "engine", reconcilers=reconcilers) as session:
+        await session.send("chain write_sleeps, write_b, write_c\nsay done")
+
+        async def is_running() -> bool:
+            return any(run["kind"] == "tool" for run in read_runs(log))
+
+        await wait_for(is_running, what="the first call")
+        assert await session.cancel_turn(reason="the customer left")
+        recalled = await session.ask("recall", timeout=10)
+
+        assert "write_sleeps -> outcome_unknown" in recalled.text
+        for name in ("write_b", "write_c"):
+            assert f"{name} -> not_run: the call did not run: the customer left" in recalled.text
+        assert [call.name for call in (await session.snapshot()).unsettled_calls] == ["write_sleeps"]
+        assert asked == []

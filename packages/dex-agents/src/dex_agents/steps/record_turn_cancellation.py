@@ -27,11 +27,15 @@ class RecordTurnCancellation(SessionStep[CancellationInput]):
             return dead_end()
         questions = _close_interrupts(context)
         async with EventWriter(context, self._services.events, turn.turn_id) as events:
-            for call_id in turn.open_calls:
-                record = TOOL_CALLS.get(context, call_id)
-                if record.settlement is None:
-                    settlement = _settlement(record, questions, context, input.reason)
-                    record_settlement(context, events, record, settlement)
+            records = [TOOL_CALLS.get(context, call_id) for call_id in turn.open_calls]
+            # All of them before any is recorded: what waited for a call that ends here never began.
+            ends = [
+                (record, _settlement(record, questions, context, input.reason))
+                for record in records
+                if record.settlement is None
+            ]
+            for record, settlement in ends:
+                record_settlement(context, events, record, settlement)
             for message in SETTLED_CALLS.pending_messages(context, batch_channel(input.batch)):
                 SETTLED_CALLS.delete(context, batch_channel(input.batch), message.message_id)
             calls = {call_id: TOOL_CALLS.get(context, call_id) for call_id in turn.calls}
