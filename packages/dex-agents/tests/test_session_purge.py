@@ -2,10 +2,11 @@
 
 import sqlite3
 from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from dex import AttributeMap
+from dex import AsyncClient, AttributeMap, FlowInfo, FlowResult, FlowStatus
 
 from dex_agents._storage import schema
 from dex_agents._storage.erasure import STAGES
@@ -52,8 +53,10 @@ async def test_a_purge_in_the_middle_of_a_turn_leaves_nothing_of_what_was_said(t
         snapshot = await session.snapshot()
         assert (snapshot.lifecycle, snapshot.title, snapshot.user, snapshot.settings) == ("stopped", "", "", {})
         assert (snapshot.last_sequence, snapshot.messages, snapshot.unsettled_calls) == (0, (), ())
-        with pytest.raises(SessionStoppedError):
+        with pytest.raises(SessionStoppedError, match="session 's-1' was purged: nothing of it is kept"):
             await session.send("say more")
+        (listed,) = (await session.client.list_sessions()).sessions
+        assert (listed.lifecycle, listed.status, listed.title) == ("stopped", "purged", "")
         assert maps(tmp_path) == {""}
         assert mentions(tmp_path) == []
 
@@ -75,3 +78,37 @@ async def test_a_session_that_waits_is_purged_and_a_stopped_one_is_not(tmp_path:
         await other.stop()
         with pytest.raises(PurgeNotPossibleError, match="deletes it when its retention is over"):
             await other.purge()
+
+
+async def test_a_purge_waits_for_a_worker_that_is_busy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    waited_for: list[str] = []
+    wait_for_flow = AsyncClient.wait_for_flow
+
+    async def wait_in_vain_first(client: AsyncClient, flow_id: str, timeout: timedelta | None = None) -> FlowResult:
+        waited_for.append(flow_id)
+        if len(waited_for) == 1:
+            flow_id, timeout = "s-2", timedelta(seconds=1)  # which runs on
+        return await wait_for_flow(client, flow_id, timeout)
+
+    async with scripted_session(tmp_path) as session:
+        await session.client.start_session("s-2")
+        monkeypatch.setattr(AsyncClient, "wait_for_flow", wait_in_vain_first)
+        assert await session.purge() is True
+        assert waited_for == ["s-1", "s-1"]
+
+
+async def test_a_purge_that_a_stop_overtakes_says_that_it_is_not_possible(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    describe_flow = AsyncClient.describe_flow
+
+    async def describe_then_stop(client: AsyncClient, flow_id: str) -> FlowInfo:
+        flow = await describe_flow(client, flow_id)
+        if flow.status is FlowStatus.RUNNING:
+            await client.stop_flow(flow_id)
+        return flow
+
+    async with scripted_session(tmp_path) as session:
+        monkeypatch.setattr(AsyncClient, "describe_flow", describe_then_stop)
+        with pytest.raises(PurgeNotPossibleError, match="session 's-1' has ended"):
+            await session.purge()

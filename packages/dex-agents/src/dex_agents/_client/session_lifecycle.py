@@ -1,6 +1,5 @@
 """Starts, finds and stops sessions: what is about the Flow run rather than about the conversation."""
 
-from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
@@ -20,7 +19,14 @@ from dex_agents._client.session_id import check_session_id
 from dex_agents._storage.fork_documents import ForkRecord
 from dex_agents._storage.schema import FORK, STATUS, TITLE, USER
 from dex_agents._turn.settings import check_size
-from dex_agents.errors import ConfigurationError, PurgeNotPossibleError, SessionAlreadyExistsError, SessionNotFoundError
+from dex_agents.errors import (
+    ConfigurationError,
+    PurgeNotPossibleError,
+    SessionAlreadyExistsError,
+    SessionFailedError,
+    SessionNotFoundError,
+    SessionStoppedError,
+)
 from dex_agents.snapshot import SessionSettings, SessionStart, SessionStatus
 
 if TYPE_CHECKING:
@@ -137,25 +143,45 @@ class SessionLifecycle:
         Raises:
             InvalidSessionIdError: The id cannot be one.
             SessionNotFoundError: There is no such session of this agent.
-            PurgeNotPossibleError: It has ended otherwise.
+            PurgeNotPossibleError: It has ended otherwise, perhaps during this call.
         """
         flow = await self.describe(session_id)
+        if flow.status is FlowStatus.RUNNING:
+            client = self._connection.client
+            try:
+                await self._connection.call(
+                    lambda: client.invoke_rpc(self._flow.purge_session, session_id), session_id=session_id
+                )
+            except (SessionStoppedError, SessionFailedError):
+                flow = await self.describe(session_id)  # somebody else has purged or stopped it at this very moment
+            else:
+                if await self._end(session_id) is FlowStatus.COMPLETED:
+                    return True
+                raise PurgeNotPossibleError(
+                    f"session {session_id!r} was stopped while it was purged, so some of it may be left: its server "
+                    "deletes that when its retention is over (7 days by default)",
+                    session_id=session_id,
+                )
         if flow.status is FlowStatus.COMPLETED:  # nothing else completes a session
             return False
-        if flow.status is not FlowStatus.RUNNING:
-            raise PurgeNotPossibleError(
-                f"session {session_id!r} has ended, and what has ended cannot be changed over the protocol: its server "
-                "deletes it when its retention is over (7 days by default); for an embedded engine that does not run "
-                "there is `dex-agents purge`",
-                session_id=session_id,
-            )
-        client = self._connection.client
-        await self._connection.call(
-            lambda: client.invoke_rpc(self._flow.purge_session, session_id), session_id=session_id
+        raise PurgeNotPossibleError(
+            f"session {session_id!r} has ended, and what has ended cannot be changed over the protocol: its server "
+            "deletes it when its retention is over (7 days by default); for an embedded engine that does not run "
+            "there is `dex-agents purge`",
+            session_id=session_id,
         )
+
+    async def _end(self, session_id: str) -> FlowStatus:
+        """Wait, without a bound, for the end of a session; returns how it ended."""
+        client = self._connection.client
+
+        async def poll() -> FlowStatus | None:
+            try:
+                return (await client.wait_for_flow(session_id, _PURGE_POLL)).status
+            except LongPollTimeoutError:
+                return None
+
         while True:
-            with suppress(LongPollTimeoutError):
-                await self._connection.call(
-                    lambda: client.wait_for_flow(session_id, _PURGE_POLL), session_id=session_id
-                )
-                return True
+            status = await self._connection.call(poll, session_id=session_id)
+            if status is not None:
+                return status

@@ -31,7 +31,8 @@ class SessionSummary:
     Attributes:
         session_id: The session's id.
         lifecycle: `running`, `stopped` or `failed`.
-        status: A `SessionStatus`, or a word of a newer version; the last one of a session that has ended.
+        status: A `SessionStatus`, or a word of a newer version; the last one of a session that has ended, and `purged`
+            when it was purged.
         title: Free text of the application.
         user: Whom it belongs to.
         started_at: When it was started, with time zone.
@@ -82,7 +83,7 @@ def summary_of(entry: SearchFlowEntry) -> SessionSummary:
     return SessionSummary(
         session_id=entry.flow_id,
         lifecycle=lifecycle_of(entry.status),
-        status=text(STATUS.name),
+        status="purged" if entry.status is FlowStatus.COMPLETED else text(STATUS.name),
         title=text(TITLE.name),
         user=text(USER.name),
         started_at=entry.started_at,
