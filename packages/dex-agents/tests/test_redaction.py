@@ -8,13 +8,13 @@ from typing import cast
 
 import pytest
 
-from dex_agents import AgentSessionOptions
+from dex_agents import AgentHost, AgentSessionOptions
 from dex_agents.errors import WorkerRaisedError
 from dex_agents.events import AgentEvent
 from dex_agents.messages import SavedMessage, text_message
 from dex_agents.session import AgentSession
 from dex_agents.snapshot import AgentSnapshot
-from support.scripted_sessions import scripted_session
+from support.scripted_sessions import scripted_flow, scripted_session
 
 SECRET = "4111-1111"
 
@@ -119,6 +119,19 @@ async def test_a_placeholder_stands_for_a_message_that_cannot_be_redacted_and_th
         ]
     assert f"redact_message {problem}" in caplog.text
     assert SECRET not in caplog.text
+
+
+async def test_a_fork_keeps_what_redaction_hides(tmp_path: Path) -> None:
+    options = AgentSessionOptions(redact_message=masked_message)
+    async with scripted_session(tmp_path, options=options) as session:
+        await session.ask(f"say {SECRET}", timeout=10)
+        await session.fork("s-2")
+        assert "****" in (await session.client.session("s-2").messages()).messages[0].message.text
+    # Without the redaction, what is stored is seen.
+    async with AgentHost(scripted_flow(), directory=tmp_path) as host:
+        page = await host.session("s-2").messages()
+
+    assert [saved.message.text for saved in page.messages] == [f"say {SECRET}", SECRET]
 
 
 @pytest.mark.parametrize(

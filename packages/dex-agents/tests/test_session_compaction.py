@@ -206,3 +206,20 @@ def test_impossible_numbers_are_refused() -> None:
         AgentSessionOptions(compaction=10)
     with pytest.raises(ConfigurationError, match="retained_message_limit is 0"):
         AgentSessionOptions(retained_message_limit=0)
+
+
+async def test_a_fork_shows_the_summary_that_its_model_reads(tmp_path: Path) -> None:
+    async with compacting(tmp_path) as session:
+        for text in ("pad 1200", "pad 1200", "say done\n" + "." * 300):
+            await session.ask(text, timeout=10)
+        snapshot = await session.snapshot()
+        assert snapshot.summary is not None
+        assert snapshot.summary.turn_id == "turn-3"
+
+        newest, older = await session.fork("s-2"), await session.fork("s-3", from_sequence=3)
+
+        assert (await newest.snapshot()).summary == snapshot.summary
+        # That of its turn is a later one's by now.
+        assert (await older.snapshot()).summary is None
+        assert (await newest.ask("recall", timeout=10)).text.startswith("summary:")
+        assert not (await older.ask("recall", timeout=10)).text.startswith("summary:")

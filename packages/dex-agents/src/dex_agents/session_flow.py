@@ -293,7 +293,15 @@ class AgentSessionFlow(Flow[SessionStart]):
         """Return a page of the log; when it names a `missing_chunk`, repeat the call with that chunk loaded."""
         return RPCResult(redacted_page(page_of(context, request), self.options))
 
-    @rpc(timeout=RPC_TIMEOUT, load_attribute_maps=(schema.RUN_STATE, schema.TURN_ENDS, schema.TURN_PARTS))
+    @rpc(timeout=RPC_TIMEOUT, load_attribute_maps=(schema.MESSAGES,))
+    def read_history(self, context: Context, request: MessagePageRequest) -> RPCResult[MessagePage]:
+        """Return a page of the log for a fork, which is not for people to see: as it is stored, without redaction."""
+        return RPCResult(page_of(context, request))
+
+    @rpc(
+        timeout=RPC_TIMEOUT,
+        load_attribute_maps=(schema.RUN_STATE, schema.TURN_ENDS, schema.TURN_PARTS, schema.SUMMARIES),
+    )
     def read_turn_end(self, context: Context, request: TurnEndRequest) -> RPCResult[TurnEndPage]:
         """Return a finished turn and a piece of the framework state that it left, for a fork."""
         return RPCResult(read_end(context, request))

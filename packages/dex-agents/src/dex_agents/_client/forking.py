@@ -57,13 +57,12 @@ class ForkOrder:
 class Forking:
     """Makes forks of one agent's sessions."""
 
-    def __init__(
-        self, flow: "AgentSessionFlow", connection: Connection, lifecycle: SessionLifecycle, pages: MessagePages
-    ) -> None:
+    def __init__(self, flow: "AgentSessionFlow", connection: Connection, lifecycle: SessionLifecycle) -> None:
         self._flow = flow
         self._connection = connection
         self._lifecycle = lifecycle
-        self._pages = pages
+        # What is kept must be whole: redaction is for what people see, and may change by the time they look.
+        self._history = MessagePages(connection, flow.read_history)
 
     async def fork(self, order: ForkOrder) -> bool:
         """Make a fork, or finish one that was begun; False when it was finished before."""
@@ -115,7 +114,7 @@ class Forking:
             return ""
         if sequence < 1:
             raise ConfigurationError(f"from_sequence is {sequence}: give the sequence of a message, from 1")
-        page = await self._pages.read(order.source, sequence - 1, 1)
+        page = await self._history.read(order.source, sequence - 1, 1)
         if not page.messages or page.messages[0].sequence != sequence:
             raise ConfigurationError(
                 f"session {order.source!r} has no message {sequence}: its messages begin at "
@@ -180,6 +179,7 @@ class Forking:
             chunks=tuple(places),
             deleted_before_sequence=places[0].first_sequence if places else last + 1,
             state_head=head,
+            summary=page.summary,
         )
         client = self._connection.client
         return await self._connection.call(
@@ -197,7 +197,7 @@ class Forking:
         """Yield the messages between two sequences in chunks, as many at a time as go into one call."""
         position: int | None = after
         while position is not None and position < last:
-            page = await self._pages.read(source, position, 200)
+            page = await self._history.read(source, position, 200)
             messages = [saved for saved in page.messages if saved.sequence <= last]
             if messages:
                 yield tuple(_chunked(messages))

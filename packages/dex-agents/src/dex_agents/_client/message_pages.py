@@ -1,24 +1,28 @@
 """Reads the message log in pages."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-from dex import RPCInvokeOptions
+from dex import Context, RPCInvokeOptions, RPCResult
 
 from dex_agents._client.connection import Connection
 from dex_agents._storage.schema import MESSAGE_CHUNKS
 from dex_agents.errors import ConfigurationError
 from dex_agents.snapshot import MessagePage, MessagePageRequest
 
-if TYPE_CHECKING:
-    from dex_agents.session_flow import AgentSessionFlow
+PageRpc = Callable[[Context, MessagePageRequest], RPCResult[MessagePage]]
 
 
 class MessagePages:
-    """The message logs of one agent's sessions."""
+    """The message logs of one agent's sessions.
 
-    def __init__(self, flow: "AgentSessionFlow", connection: Connection) -> None:
-        self._flow = flow
+    Args:
+        connection: To the server.
+        rpc: The Flow's RPC that returns a page: `list_agent_messages` for people, `read_history` for a fork.
+    """
+
+    def __init__(self, connection: Connection, rpc: PageRpc) -> None:
         self._connection = connection
+        self._rpc = rpc
 
     async def read(self, session_id: str, after_sequence: int, limit: int) -> MessagePage:
         """Return one page."""
@@ -27,9 +31,7 @@ class MessagePages:
         options = RPCInvokeOptions()
         while True:
             page = await self._connection.call(
-                lambda options=options: client.invoke_rpc(
-                    self._flow.list_agent_messages, session_id, request, options=options
-                ),
+                lambda options=options: client.invoke_rpc(self._rpc, session_id, request, options=options),
                 session_id=session_id,
             )
             # Only the Worker knows in which chunk the page lies, and only the caller can have it loaded. A chunk that

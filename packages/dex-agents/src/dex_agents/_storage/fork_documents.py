@@ -4,6 +4,7 @@ from pydantic import Field, JsonValue
 
 from dex_agents._storage.records import ChunkPlace, MessageChunk, SessionRecord
 from dex_agents._stored import Stored, StoredRecord
+from dex_agents.snapshot import ContextSummary
 
 
 class ForkRecord(StoredRecord):
@@ -49,6 +50,8 @@ class TurnEndPage(Stored):
         deleted_before_sequence: Messages before this sequence were deleted by retention.
         text: A piece of the `FrameworkState` as JSON; `null` when there was none.
         next_offset: Where the next piece begins; None at the end.
+        summary: With the last piece: what the model read in place of older messages after the turn. None before the
+            first compaction, and after a turn that is older than the newest summary: older ones are not kept.
     """
 
     version: int = 1
@@ -61,6 +64,7 @@ class TurnEndPage(Stored):
     deleted_before_sequence: int = 1
     text: str = ""
     next_offset: int | None = None
+    summary: ContextSummary | None = None
 
 
 class ForkReply(Stored):
@@ -91,6 +95,7 @@ class HistoryEnd(Stored):
         chunks: Where the messages are.
         deleted_before_sequence: Messages before this sequence were deleted by retention.
         state_head: The head of the state, as stored; None when there is no state.
+        summary: What the model reads in place of older messages, for people.
     """
 
     version: int = 1
@@ -98,3 +103,4 @@ class HistoryEnd(Stored):
     chunks: tuple[ChunkPlace, ...] = ()
     deleted_before_sequence: int = 1
     state_head: str | None = None
+    summary: ContextSummary | None = None

@@ -22,14 +22,14 @@ from dex_agents._storage.records import MessageIndex
 from dex_agents._storage.session_editor import SessionEditor
 from dex_agents._storage.state_store import PartsMissingError, StateStore, write_head, write_pack
 from dex_agents.runner import FrameworkState
-from dex_agents.snapshot import SessionSettings, SessionStatus
+from dex_agents.snapshot import ContextSummary, SessionSettings, SessionStatus
 
 _PAGE_CHARACTERS: Final = 400_000
 """Of the state's text; escaped twice and in UTF-8 that is under 3 MiB."""
 
 
 def read_end(context: Context, request: TurnEndRequest) -> TurnEndPage:
-    """Return a piece of a finished turn; needs the state and what is kept of turns loaded."""
+    """Return a piece of a finished turn; needs the state, what is kept of turns, and the summary loaded."""
     ends = turn_ends(context)
     turn_id = request.turn_id or next(reversed(ends), "")
     store = StateStore(context)
@@ -43,6 +43,7 @@ def read_end(context: Context, request: TurnEndRequest) -> TurnEndPage:
         return TurnEndPage(forkable=_forkable(store, ends))
     text = "null" if state is None else state.model_dump_json()
     next_offset = request.offset + _PAGE_CHARACTERS
+    has_more = next_offset < len(text)
     index = schema.find(context, schema.MESSAGE_INDEX) or MessageIndex()
     return TurnEndPage(
         turn_id=turn_id,
@@ -52,8 +53,19 @@ def read_end(context: Context, request: TurnEndRequest) -> TurnEndPage:
         settings=(schema.find(context, schema.SETTINGS) or SessionSettings()).values,
         deleted_before_sequence=index.deleted_before_sequence,
         text=text[request.offset : next_offset],
-        next_offset=next_offset if next_offset < len(text) else None,
+        next_offset=next_offset if has_more else None,
+        summary=None if has_more else _summary_after(context, end),
     )
+
+
+def _summary_after(context: Context, end: TurnEnd) -> ContextSummary | None:
+    """Return the summary that stood after a turn; None when there was none, or a newer one has taken its place."""
+    if end.record.context is None:
+        return None
+    summary = schema.find_instance(context, schema.SUMMARIES, schema.LATEST_SUMMARY)
+    if summary is None or int(summary.turn_id.removeprefix("turn-")) > end.record.turn_number:
+        return None
+    return summary
 
 
 def _forkable(store: StateStore, ends: dict[str, TurnEnd]) -> tuple[str, ...]:
@@ -86,6 +98,8 @@ def receive_end(context: Context, end: HistoryEnd) -> bool:
     schema.MESSAGE_INDEX.set(context, index)
     if end.state_head is not None:
         write_head(context, end.state_head)
+    if end.summary is not None:
+        schema.SUMMARIES.set(context, schema.LATEST_SUMMARY, end.summary)
     schema.FORK.set(context, fork.model_copy(update={"is_complete": True}))
     schema.FORK_ENDS.publish(context, fork.turn_id)
     return True

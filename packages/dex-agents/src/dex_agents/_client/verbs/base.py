@@ -39,9 +39,9 @@ class ClientBase:
         self._waiter = TurnWaiter(flow, self._connection)
         self._events = EventReader(flow, self._connection)
         self._answers = InterruptAnswers(flow, self._connection)
-        self._pages = MessagePages(flow, self._connection)
+        self._pages = MessagePages(self._connection, flow.list_agent_messages)
         self._turns = TurnControl(flow, self._connection)
-        self._forking = Forking(flow, self._connection, self._lifecycle, self._pages)
+        self._forking = Forking(flow, self._connection, self._lifecycle)
 
     async def __aenter__(self) -> Self:
         if self._owns_connection:
