@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import BaseModel
@@ -77,3 +78,18 @@ def test_a_flow_needs_a_name() -> None:
 
 def test_the_public_names_are_these() -> None:
     assert dex_agents_pydantic_ai.__all__ == ["DepsFactory", "PydanticAIRunner", "session_flow"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ({"tools": {"look_up": "read"}}, r"tools\['look_up'\] is 'read': give a ToolEffect"),
+        ({"deps": 5}, "deps is 5: give a function"),
+        ({"models": ["small"]}, "models is a list: give a mapping"),
+        ({"options": {}}, "options is a dict: give AgentSessionOptions"),
+        ({"name": ""}, "the name '' of a session Flow is empty"),
+    ],
+)
+def test_an_argument_that_cannot_be_is_named(arguments: dict[str, Any], named: str) -> None:
+    with pytest.raises(ConfigurationError, match=named):
+        session_flow(Agent(ScriptedModel([]), name="shop"), **arguments)

@@ -42,6 +42,15 @@ async def test_a_call_that_happened_after_all_returns_its_result_to_the_model(tm
         assert len([run for run in read_runs(log) if run.get("name") == "write_raises"]) == 1
 
 
+async def test_a_reconciler_may_be_a_plain_function(tmp_path: Path, log: Path) -> None:
+    def find(call: UnknownCall) -> Happened:
+        return Happened(result=call.tool_name)
+
+    async with scripted_session(tmp_path / "engine", reconcilers={"write_raises": find}) as session:
+        result = await session.ask("call write_raises\nrecall", timeout=10)
+        assert "write_raises -> returned: write_raises" in result.text
+
+
 async def test_a_call_that_did_not_happen_is_failed_and_one_that_nobody_knows_stays_unknown(
     tmp_path: Path, log: Path
 ) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from claude_agent_sdk import ClaudeAgentOptions
 
 from dex_agents import AgentSessionFlow, AgentSessionOptions, ToolPolicies
+from dex_agents.checks import check_mappings
 from dex_agents.reconciliation import Reconcilers
 from dex_agents.settings import SettingsResolver
 from dex_agents_claude_agent_sdk._names import own_servers, server_prefix
@@ -52,12 +53,13 @@ def session_flow(
         environment=environment,
         segment_seconds=segment_seconds,
     )
+    check_mappings(reconcilers=reconcilers)
     prefixes = ["", *map(server_prefix, own_servers(agent))]
     named = {prefix + tool: found for tool, found in (reconcilers or {}).items() for prefix in prefixes}
     return AgentSessionFlow(
         runner,
         name=name,
-        options=options or AgentSessionOptions(),
+        options=AgentSessionOptions() if options is None else options,
         reconcilers=named,
         settings_resolver=settings_resolver,
     )

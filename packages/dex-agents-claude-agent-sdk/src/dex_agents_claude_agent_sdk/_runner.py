@@ -8,6 +8,7 @@ from typing import Any, Final, cast
 from claude_agent_sdk import ClaudeAgentOptions
 from pydantic import JsonValue
 
+from dex_agents.checks import check_mappings, check_policies
 from dex_agents.errors import ToolDidNotHappen, TurnFailedError
 from dex_agents.runner import (
     BatchSettled,
@@ -126,11 +127,12 @@ class ClaudeAgentRunner:
             ConfigurationError: The options name a conversation, or something else that sessions decide.
         """
         check_options(options, environment)
+        check_mappings(models=models)
         self._options = options
         self._models = models or {}
         self._environment = tuple(environment)
         self._seconds = min(segment_seconds, SEGMENT_SECONDS)
-        self._book = ToolBook(options, tools or {}, inline_reads=inline_reads)
+        self._book = ToolBook(options, check_policies(tools), inline_reads=inline_reads)
 
     def describe(self) -> Description:
         """Describe the framework, and the tools that are known before any run."""

@@ -75,12 +75,12 @@ def session_flow(
         one_after_another=one_after_another,
         streaming=streaming,
     )
-    flow_name = name or agent.name
+    flow_name = agent.name if name is None else name
     _logger.info("tools of agent %r\n%s", flow_name, runner.report())
     return AgentSessionFlow(
         runner,
         name=flow_name,
-        options=options or AgentSessionOptions(),
+        options=AgentSessionOptions() if options is None else options,
         reconcilers=reconcilers,
         settings_resolver=settings_resolver,
     )

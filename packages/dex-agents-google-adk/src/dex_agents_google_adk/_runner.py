@@ -11,6 +11,7 @@ from google.adk.models.base_llm import BaseLlm
 from google.adk.workflow import BaseNode
 from google.genai import types
 
+from dex_agents.checks import check_callables, check_mappings, check_policies
 from dex_agents.errors import ToolDidNotHappen, TurnFailedError
 from dex_agents.runner import (
     Again,
@@ -92,7 +93,9 @@ class GoogleADKRunner:
                 before left; True for all. For tools that read and then write the same state.
             streaming: Stream model responses to the session's live events.
         """
-        self._policies = tools or {}
+        check_callables(user_id=user_id, initial_state=initial_state)
+        check_mappings(models=models)
+        self._policies = check_policies(tools)
         self._one_after_another = one_after_another
         self._runs = AdkRuns(
             app=make_app(agent),

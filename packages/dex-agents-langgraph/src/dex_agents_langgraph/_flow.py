@@ -67,8 +67,8 @@ def session_flow(
         streaming=streaming,
         segment_seconds=segment_seconds,
     )
-    flow_name = name or runner.graph_name
-    if not flow_name or flow_name == _UNNAMED:
+    flow_name = runner.graph_name if name is None else name
+    if name is None and (not flow_name or flow_name == _UNNAMED):
         raise ConfigurationError(
             "the graph has no name: compile it with one, or pass `name`; sessions are found by it for ever"
         )
@@ -76,7 +76,7 @@ def session_flow(
     return AgentSessionFlow(
         runner,
         name=flow_name,
-        options=options or AgentSessionOptions(),
+        options=AgentSessionOptions() if options is None else options,
         reconcilers=reconcilers,
         settings_resolver=settings_resolver,
     )

@@ -7,6 +7,7 @@ from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.types import StateSnapshot
 
+from dex_agents.checks import check_callables, check_policies
 from dex_agents.runner import (
     Again,
     BatchSettled,
@@ -97,7 +98,8 @@ class LangGraphRunner:
             segment_seconds: After so many seconds a RunModel Step is recorded at the next superstep and goes on in
                 another Step. Needs LangGraph 1.2. The default, 5 minutes, is a third of what one Step may take.
         """
-        self._policies = tools or {}
+        check_callables(context=context, graph_input=graph_input)
+        self._policies = check_policies(tools)
         self._input = graph_input or _messages_input
         self._inside = frozenset(inside_model_step)
         self._runs = GraphRuns(

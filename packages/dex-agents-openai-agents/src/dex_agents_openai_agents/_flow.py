@@ -53,8 +53,8 @@ def session_flow(
     Raises:
         ConfigurationError: No Flow can have the name.
     """
-    flow_name = name or agent.name
-    if not flow_name:
+    flow_name = agent.name if name is None else name
+    if not flow_name and name is None:
         raise ConfigurationError(
             "the agent has no name: give it one, or pass `name`; sessions are found by it for ever"
         )
@@ -73,7 +73,7 @@ def session_flow(
     return AgentSessionFlow(
         runner,
         name=flow_name,
-        options=options or AgentSessionOptions(),
+        options=AgentSessionOptions() if options is None else options,
         reconcilers=reconcilers,
         settings_resolver=settings_resolver,
     )

@@ -6,6 +6,7 @@ from typing import Final, Generic, TypeVar
 
 from agents import Agent, AgentsException, Model, RunConfig, RunErrorHandlers, RunHooks, RunResultStreaming
 
+from dex_agents.checks import check_callables, check_mappings, check_policies
 from dex_agents.errors import ToolDidNotHappen
 from dex_agents.runner import (
     Again,
@@ -92,7 +93,9 @@ class OpenAIAgentsRunner(Generic[ContextT]):
                 have no text.
         """
         self._agent = agent
-        self._policies = tools or {}
+        check_callables(context=context)
+        check_mappings(models=models)
+        self._policies = check_policies(tools)
         self._runs = AgentRuns[ContextT](
             agent=agent,
             context=context,

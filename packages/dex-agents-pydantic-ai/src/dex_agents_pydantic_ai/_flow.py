@@ -50,8 +50,8 @@ def session_flow(
     Raises:
         ConfigurationError: Neither the agent nor the call gives a name, or no Flow can have it.
     """
-    flow_name = name or agent.name
-    if not flow_name:
+    flow_name = agent.name if name is None else name
+    if flow_name is None:
         raise ConfigurationError(
             "the agent has no name: give it one, or pass `name`; sessions are found by it for ever"
         )
@@ -67,7 +67,7 @@ def session_flow(
     return AgentSessionFlow(
         runner,
         name=flow_name,
-        options=options or AgentSessionOptions(),
+        options=AgentSessionOptions() if options is None else options,
         reconcilers=reconcilers,
         settings_resolver=settings_resolver,
     )

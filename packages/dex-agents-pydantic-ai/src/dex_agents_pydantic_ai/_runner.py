@@ -14,6 +14,7 @@ from pydantic_ai.toolsets import FunctionToolset
 from pydantic_ai.usage import RunUsage, UsageLimits
 from pydantic_graph import End
 
+from dex_agents.checks import check_callables, check_mappings, check_policies
 from dex_agents.errors import ToolDidNotHappen
 from dex_agents.runner import (
     Again,
@@ -88,7 +89,9 @@ class PydanticAIRunner(Generic[DepsT, OutputT]):
             streaming: Stream model responses to the session's live events when the model can.
         """
         self._agent = agent
-        self._policies = tools or {}
+        check_callables(deps=deps)
+        check_mappings(models=models)
+        self._policies = check_policies(tools)
         self._runs = AgentRuns[DepsT](
             agent=agent,
             deps=deps,

@@ -14,6 +14,8 @@ def check_flow_name(name: str) -> str:
     Raises:
         ConfigurationError: It is empty or has a character that a Dex Server refuses.
     """
+    if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConfigurationError(f"the name of a session Flow is a {type(name).__name__}: give a text")
     found = sorted(set(name) & set(FORBIDDEN_CHARACTERS))
     if not name.strip() or found:
         why = f"contains {found}" if found else "is empty"

@@ -18,13 +18,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, NoReturn, TypeVar, overload
+from typing import Any, Final, NoReturn, TypeVar, cast, overload
 
 from pydantic import JsonValue, PydanticSchemaGenerationError, TypeAdapter, ValidationError
 from pydantic.errors import PydanticInvalidForJsonSchema
 from pydantic_core import to_json
 
 from dex_agents._inquiry import Inquiry
+from dex_agents.checks import check, is_deadline
 from dex_agents.errors import ConfigurationError, NotInSessionError, QuestionNotAnsweredError, ToolPaused
 from dex_agents.tools import Question, RetryLater, running_inquiry
 
@@ -61,12 +62,21 @@ class UserQuestion:
             raise ConfigurationError(
                 f"a question's prompt has {len(self.prompt)} characters: give 1 to {MAX_PROMPT_CHARACTERS}, not blank"
             )
+        self._check_choices()
         if self.choices and self.answer_type is not str:
             raise ConfigurationError(
                 f"the question {self.prompt!r} has choices and the answer_type {self.answer_type!r}: give one of both"
             )
-        if self.deadline is not None and self.deadline < timedelta(seconds=1):
-            raise ConfigurationError(f"the deadline of {self.prompt!r} is {self.deadline!r}: give at least one second")
+        remedy = "give a timedelta of at least one second, or None"
+        check(f"the deadline of {self.prompt!r}", self.deadline, is_deadline(self.deadline), remedy)
+
+    def _check_choices(self) -> None:
+        given: object = self.choices
+        texts = cast("Sequence[object]", given) if isinstance(given, list | tuple) else ()
+        fits = isinstance(given, list | tuple) and all(isinstance(text, str) for text in texts)
+        check(f"choices of {self.prompt!r}", given, fits, "give a list or tuple of texts")
+        if len(set(texts)) < len(texts):
+            raise ConfigurationError(f"choices of {self.prompt!r} are {list(texts)!r:.200}: give each once")
 
     def json_schema(self) -> JsonValue:
         """Return the JSON Schema that an answer must match before the session takes it.

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 
+from dex_agents.checks import check, is_number, is_whole
 from dex_agents.errors import ConfigurationError
 from dex_agents.runner import Usage
 
@@ -32,10 +33,9 @@ class Budget:
     def __post_init__(self) -> None:
         limits = [(field.name, getattr(self, field.name)) for field in fields(self)]
         for name, limit in limits:
-            if limit is not None and not limit > 0:
-                raise ConfigurationError(
-                    f"a budget's {name} is {limit!r}: give a positive number, or None for no limit"
-                )
+            fits = limit is None or (is_number(limit) and limit > 0 if name == "cost" else is_whole(limit))
+            number = "a positive number" if name == "cost" else "a positive whole number"
+            check(f"a budget's {name}", limit, fits, f"give {number}, or None for no limit")
         if all(limit is None for _, limit in limits):
             raise ConfigurationError("a budget without any limit: give one, or no budget")
 

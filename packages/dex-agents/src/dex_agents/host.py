@@ -8,7 +8,7 @@ from functools import partial
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import Final, Self
 
 from dex import Credential
 
@@ -17,17 +17,19 @@ from dex_agents._client.connection import Connection
 from dex_agents._serving.engine import DEFAULT_DIRECTORY, RunningEngine
 from dex_agents._serving.signals import wait_for_stop_signal
 from dex_agents._serving.worker import DEFAULT_MAX_CONCURRENT_TASKS, RunningWorker
+from dex_agents.checks import check, check_instance, is_number, is_whole
 from dex_agents.client import AgentSessionClient
 from dex_agents.errors import ConfigurationError, DexAgentsError
 from dex_agents.session import AgentSession
-
-if TYPE_CHECKING:
-    from dex_agents.session_flow import AgentSessionFlow
+from dex_agents.session_flow import AgentSessionFlow
 
 _LOG = logging.getLogger(__name__)
 
 DEFAULT_DRAIN_SECONDS: Final = 30.0
 """How long a stopping Worker lets running tasks finish (spec: tool effects)."""
+
+MAX_DRAIN_SECONDS: Final = 86_400
+"""One day; no Step may run longer than two hours."""
 
 
 class AgentHost:
@@ -53,7 +55,8 @@ class AgentHost:
         worker: Whether to run a Worker; without one this process only calls sessions, and another must serve them.
         max_concurrent_tasks: Steps and RPCs that the Worker runs at a time; at least the largest batch of tool calls
             that should run in parallel, plus one for RPCs.
-        drain_timeout: Seconds that running tasks get to finish when the host stops; then they are cancelled.
+        drain_timeout: Seconds, at most a day, that running tasks get to finish when the host stops; then they are
+            cancelled.
         credential: Supplies the bearer token for the Dex Server; None sends none.
 
     Raises:
@@ -66,7 +69,7 @@ class AgentHost:
 
     def __init__(
         self,
-        *flows: "AgentSessionFlow",
+        *flows: AgentSessionFlow,
         address: str | None = None,
         directory: str | PathLike[str] = DEFAULT_DIRECTORY,
         worker: bool = True,
@@ -74,16 +77,17 @@ class AgentHost:
         drain_timeout: float = DEFAULT_DRAIN_SECONDS,
         credential: Credential | None = None,
     ) -> None:
+        for flow in flows:
+            remedy = "give the session Flow of each agent, for example AgentHost(session_flow(agent))"
+            check_instance("a Flow of the AgentHost", flow, AgentSessionFlow, remedy)
         self._flows = {flow.name: flow for flow in flows}
         if not flows or len(self._flows) != len(flows):
             names = [flow.name for flow in flows]
             raise ConfigurationError(f"an AgentHost serves at least one Flow, each with a name of its own; got {names}")
-        if max_concurrent_tasks < 2:
-            raise ConfigurationError(
-                f"max_concurrent_tasks is {max_concurrent_tasks}: give at least 2, since one is kept free for RPCs"
-            )
-        if not 0 < drain_timeout < float("inf"):
-            raise ConfigurationError(f"drain_timeout is {drain_timeout}: give a positive number of seconds")
+        remedy = "give at least 2, a whole number, since one is kept free for RPCs"
+        check("max_concurrent_tasks", max_concurrent_tasks, is_whole(max_concurrent_tasks, least=2), remedy)
+        fits = is_number(drain_timeout) and 0 < drain_timeout <= MAX_DRAIN_SECONDS
+        check("drain_timeout", drain_timeout, fits, f"give a positive number of seconds, at most {MAX_DRAIN_SECONDS:,}")
         self._server_address = named_server_address(address)
         self._directory = Path(directory)
         self._with_worker = worker
@@ -153,7 +157,7 @@ class AgentHost:
             raise ConfigurationError("the host is not running: use it inside `async with`")
         return self._connection
 
-    def client(self, flow: "AgentSessionFlow | str | None" = None) -> AgentSessionClient:
+    def client(self, flow: AgentSessionFlow | str | None = None) -> AgentSessionClient:
         """Return the client of one agent; it lives as long as the host.
 
         Args:
@@ -169,7 +173,7 @@ class AgentHost:
             raise ConfigurationError(f"flow is {name!r}: name one of {sorted(self._flows)}")
         return AgentSessionClient(self._flows[name], connection=self._open_connection)
 
-    def session(self, session_id: str, flow: "AgentSessionFlow | str | None" = None) -> AgentSession:
+    def session(self, session_id: str, flow: AgentSessionFlow | str | None = None) -> AgentSession:
         """Return a handle of one session, which need not exist yet.
 
         Args:

@@ -3,8 +3,10 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Final
 
 from dex_agents.budgets import Budget, Price
+from dex_agents.checks import check, check_callables, is_deadline, is_whole
 from dex_agents.encryption import AtRestCodec
 from dex_agents.errors import ConfigurationError
 from dex_agents.events import AgentEvent
@@ -16,6 +18,16 @@ _MIB = 1024 * 1024
 
 MIN_CONTEXT_WINDOW = 1000
 """Tokens; a smaller window has no room for a summary beside a message."""
+
+_COUNTS: Final = (
+    "event_stream_capacity_bytes",
+    "message_window_size",
+    "message_window_max_bytes",
+    "message_chunk_size",
+    "message_chunk_max_bytes",
+    "max_queued_messages",
+    "session_capacity_bytes",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,42 +92,45 @@ class AgentSessionOptions:
     price: Price | None = None
 
     def __post_init__(self) -> None:
-        if self.interrupt_deadline is not None and self.interrupt_deadline < timedelta(seconds=1):
-            raise ConfigurationError(
-                f"interrupt_deadline is {self.interrupt_deadline!r}: give at least one second, or None to wait for ever"
-            )
+        self._check_types()
         for name, budget in (("turn_budget", self.turn_budget), ("session_budget", self.session_budget)):
             if budget is not None and budget.cost is not None and self.price is None:
                 raise ConfigurationError(
                     f"{name} limits the cost, but nobody tells what a call costs: give a `price`, for example "
                     "dex_agents.budgets.listed_price"
                 )
-        if self.run_model_limit not in (1, 2, 3):
-            raise ConfigurationError(f"run_model_limit is {self.run_model_limit!r}: give 1, 2 or 3 attempts")
-        if self.compaction is not None and self.compaction < MIN_CONTEXT_WINDOW:
-            raise ConfigurationError(
-                f"compaction is {self.compaction!r}: give the size of the model's context window in tokens, at least "
-                f"{MIN_CONTEXT_WINDOW}, or None"
-            )
-        if self.retained_message_limit is not None and self.retained_message_limit < 1:
-            raise ConfigurationError(
-                f"retained_message_limit is {self.retained_message_limit!r}: give a positive whole number, or None to "
-                "keep all messages"
-            )
         for name, most in (("message_window_max_bytes", _MIB), ("message_chunk_max_bytes", 2 * _MIB)):
-            if getattr(self, name) > most:
-                raise ConfigurationError(f"{name} is {getattr(self, name)!r}: no Step could load more than {most}")
-        if not 0 <= self.forkable_turns <= 50:
-            raise ConfigurationError(f"forkable_turns is {self.forkable_turns!r}: give 0 to 50")
-        for name in (
-            "event_stream_capacity_bytes",
-            "message_window_size",
-            "message_window_max_bytes",
-            "message_chunk_size",
-            "message_chunk_max_bytes",
-            "max_queued_messages",
-            "session_capacity_bytes",
-        ):
-            value: object = getattr(self, name)
-            if not isinstance(value, int) or value < 1:
-                raise ConfigurationError(f"{name} is {value!r}: give a positive whole number")
+            check(name, getattr(self, name), getattr(self, name) <= most, f"no Step could load more than {most}")
+
+    def _check_types(self) -> None:
+        deadline = self.interrupt_deadline
+        remedy = "give a timedelta of at least one second, or None to wait for ever"
+        check("interrupt_deadline", deadline, is_deadline(deadline), remedy)
+        for name in _COUNTS:
+            check(name, getattr(self, name), is_whole(getattr(self, name)), "give a positive whole number")
+        attempts, turns, window = self.run_model_limit, self.forkable_turns, self.compaction
+        check("run_model_limit", attempts, is_whole(attempts) and attempts <= 3, "give 1, 2 or 3 attempts")
+        check("forkable_turns", turns, is_whole(turns, least=0) and turns <= 50, "give 0 to 50")
+        remedy = f"give the size of the model's context window in tokens, at least {MIN_CONTEXT_WINDOW}, or None"
+        check("compaction", window, window is None or is_whole(window, least=MIN_CONTEXT_WINDOW), remedy)
+        kept = self.retained_message_limit
+        remedy = "give a positive whole number, or None to keep all messages"
+        check("retained_message_limit", kept, kept is None or is_whole(kept), remedy)
+        for name in ("turn_budget", "session_budget"):
+            budget: object = getattr(self, name)
+            check(name, budget, budget is None or isinstance(budget, Budget), "give a Budget, or None")
+        check_callables(
+            redact_event=self.redact_event,
+            redact_message=self.redact_message,
+            redact_snapshot=self.redact_snapshot,
+            price=self.price,
+        )
+        if not _has(self.at_rest, "seal", "open"):  # it may be a key: no more than its type is shown
+            raise ConfigurationError(f"at_rest is a {type(self.at_rest).__qualname__}: give an Encryption, or None")
+        remedy = "give an object with the methods of SessionTelemetry, or None"
+        check("telemetry", self.telemetry, _has(self.telemetry, "current_trace", "turn_started", "model_call"), remedy)
+
+
+def _has(value: object, *methods: str) -> bool:
+    is_class = isinstance(value, type)
+    return value is None or (not is_class and all(callable(getattr(value, method, None)) for method in methods))

@@ -90,8 +90,10 @@ class StillUnknown(Stored):
 
 Reconciliation = Annotated[Happened | DidNotHappen | StillUnknown, Field(discriminator="kind")]
 
-Reconciler = Callable[[UnknownCall], Awaitable[Happened | DidNotHappen | StillUnknown]]
-"""Asks the system that a tool writes to, by the idempotency key, what became of a call."""
+Reconciler = Callable[
+    [UnknownCall], Happened | DidNotHappen | StillUnknown | Awaitable[Happened | DidNotHappen | StillUnknown]
+]
+"""Asks the system that a tool writes to, by the idempotency key, what became of a call; a plain one must not block."""
 
 Reconcilers = Mapping[str, Reconciler]
 """By the name of the tool."""

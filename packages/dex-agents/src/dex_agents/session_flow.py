@@ -38,6 +38,7 @@ from dex_agents._turn.services import SessionServices
 from dex_agents._turn.session_view import page_of, snapshot_of
 from dex_agents._turn.settings import change_settings
 from dex_agents._turn.turn_mail import has_token, take_token
+from dex_agents.checks import check, check_callables, check_instance, check_mappings
 from dex_agents.errors import ConfigurationError
 from dex_agents.events import EVENT_STREAM_NAME, AgentEvent
 from dex_agents.options import AgentSessionOptions
@@ -140,9 +141,16 @@ class AgentSessionFlow(Flow[SessionStart]):
             settings_resolver: Makes a model, instructions and a reasoning effort of a session's settings.
 
         Raises:
-            ConfigurationError: The name has a character that a Dex Server refuses, or the options ask for a compaction
-                that the runner does not support.
+            ConfigurationError: The name has a character that a Dex Server refuses, an argument is not of its type, or
+                the options ask for a compaction that the runner does not support.
         """
+        fits = callable(getattr(runner, "run_model", None))
+        check("runner", runner, fits, "give a runner, or build the Flow by `session_flow(agent)` of your adapter")
+        check_instance("options", options, AgentSessionOptions, "give AgentSessionOptions")
+        check_mappings(reconcilers=reconcilers)
+        for tool, reconciler in (reconcilers or {}).items():
+            check(f"reconcilers[{tool!r}]", reconciler, callable(reconciler), "give a function")
+        check_callables(settings_resolver=settings_resolver)
         if options.compaction is not None and not runner.describe().supports_compaction:
             raise ConfigurationError(
                 f"compaction is {options.compaction}, but the runner of {runner.describe().framework!r} cannot compact "

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from pydantic import JsonValue
 
+from dex_agents.checks import check_instance
 from dex_agents.errors import ConfigurationError
 from dex_agents.following import SessionUpdate
 from dex_agents.host import AgentHost
@@ -42,6 +43,8 @@ class SyncAgentHost:
     """
 
     def __init__(self, host: AgentHost) -> None:
+        remedy = "give an AgentHost, for example SyncAgentHost(AgentHost(session_flow(agent)))"
+        check_instance("the host of a SyncAgentHost", host, AgentHost, remedy)
         self._host = host
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop = asyncio.Event()

@@ -47,7 +47,8 @@ class ToolPolicy(Stored):
     Attributes:
         effect: What a call does to the world.
         approval: Whether a person must approve each call first.
-        approval_deadline: How long such an approval may wait; None takes the session's `interrupt_deadline`.
+        approval_deadline: How long such an approval may wait; None takes the session's `interrupt_deadline`. At
+            least one second; a session Flow refuses less.
     """
 
     effect: ToolEffect = ToolEffect.UNCLASSIFIED

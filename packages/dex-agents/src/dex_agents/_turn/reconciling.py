@@ -1,5 +1,7 @@
 """Asks a tool's reconciler what became of a call, where its outcome would be unknown otherwise."""
 
+from inspect import isawaitable
+
 from dex import AsyncContext, StepDecision, dead_end, go_to_many
 
 from dex_agents._storage.records import CallRecord
@@ -55,5 +57,6 @@ async def reconcile(context: AsyncContext, record: CallRecord, services: Session
     )
     async with heartbeats(context, f"the reconciler of tool {name!r}"):
         with attempt(services.sealing):
-            said = check_reconciliation(await reconciler(call), name)
+            said = reconciler(call)
+            said = check_reconciliation(await said if isawaitable(said) else said, name)
     return settled_by(said, record.suspected.message)
