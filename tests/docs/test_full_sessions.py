@@ -22,10 +22,17 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-async def test_a_conversation_goes_on_in_a_new_session_when_the_old_one_is_full(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("newest_messages", "forks", "kept"),
+    # With 40, the newest messages of the log (all ten, twice) fill the new session too.
+    [(2, 1, 2), (40, 4, 5)],
+)
+async def test_a_conversation_goes_on_in_a_new_session_when_the_old_one_is_full(
+    tmp_path: Path, newest_messages: int, forks: int, kept: int
+) -> None:
     names: dict[str, Any] = {}
     code = "\n".join(re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL))
-    code = code.replace("newest_messages=200", "newest_messages=2")
+    code = code.replace("newest_messages = 200", f"newest_messages = {newest_messages}")
     exec(compile(code, str(PAGE), "exec"), names)  # noqa: S102  the page's own code
     ask_on = cast("Callable[[AgentSession, str, str], Awaitable[tuple[AgentSession, TurnResult]]]", names["ask_on"])
     options = AgentSessionOptions(session_capacity_bytes=1_200_000)
@@ -37,5 +44,6 @@ async def test_a_conversation_goes_on_in_a_new_session_when_the_old_one_is_full(
             used, _ = await ask_on(session, texts[number], f"m-{number}")
             assert used.session_id == "s-1"
         used, result = await ask_on(session, texts[5], "m-5")
-        assert (used.session_id, result.turn_id) == ("s-1-next", "turn-6")
+        assert (used.session_id, result.turn_id) == ("s-1" + "-next" * forks, "turn-6")
+        assert len((await used.messages()).messages) == kept + 2
         assert (await ask_on(session, texts[5], "m-5"))[1] == result
