@@ -15,6 +15,7 @@ from dex_agents.errors import (
     EngineUnavailableError,
     MessageIdReusedError,
     NoWorkerAvailableError,
+    SessionStoppedError,
     TurnFailedError,
 )
 from dex_agents.session import AgentSession
@@ -75,6 +76,29 @@ async def test_waiting_for_a_message_behind_the_running_turn_says_that_it_waits(
     await session.send("say later", message_id="m-2")
     with pytest.raises(AnswerTimeoutError, match="it waits behind the running turn"):
         await session.wait_for_result("m-2", timeout=0.3)
+
+
+async def test_the_results_of_a_stopped_session_are_still_given(session: AgentSession) -> None:
+    answer = await session.ask("say hello", message_id="m-1", timeout=10)
+    await session.send("call write_a!\nsay never", message_id="m-2")
+    await session.send("say later", message_id="m-3")
+    await pending(session)
+    await session.stop(reason="enough")
+
+    assert await session.wait_for_result("m-1", timeout=10) == answer
+    for message_id in ("m-2", "m-3", "m-9"):
+        with pytest.raises(SessionStoppedError, match="enough"):
+            await session.wait_for_result(message_id, timeout=10)
+
+
+async def test_an_ask_that_no_worker_takes_in_time_names_the_missing_worker(tmp_path: Path) -> None:
+    async with AgentHost(scripted_flow(), directory=tmp_path, worker=False) as host:
+        session = host.session("s-1")
+        await session.start()
+        with pytest.raises(
+            AnswerTimeoutError, match=r"no Worker of agent 'scripted' at 127.* ask again with message_id="
+        ):
+            await session.ask("say hello", timeout=0.1)
 
 
 async def test_a_timeout_that_is_no_positive_number_is_refused_before_anything_is_sent(session: AgentSession) -> None:

@@ -331,9 +331,11 @@ class AgentSessionFlow(Flow[SessionStart]):
 
     @rpc(timeout=RPC_TIMEOUT)
     def get_turn_result(self, context: Context, request: TurnResultRequest) -> RPCResult[TurnResultReply]:
-        """Return how a turn ended; the caller loads `AgentTurnResults/<turn id>`."""
+        """Return how a turn ended; the caller loads `AgentTurnResults/<turn id>`, and the message's turn if it asks."""
         stored = schema.find_instance(context, schema.TURN_RESULTS, request.turn_id)
-        return RPCResult(TurnResultReply(result=TurnResult.model_validate_json(stored) if stored else None))
+        result = TurnResult.model_validate_json(stored) if stored else None
+        turn = schema.find_instance(context, schema.MESSAGE_TURNS, request.message_id) if request.message_id else 0
+        return RPCResult(TurnResultReply(result=result, message_turn=max(turn or 0, 0)))
 
     def _known_tools(self) -> Sequence[KnownTool]:
         return self.runner.describe().tools

@@ -270,17 +270,29 @@ class MessagePageRequest(Stored):
 
 
 class TurnResultRequest(Stored):
-    """The input of `get_turn_result`."""
+    """The input of `get_turn_result`.
+
+    Attributes:
+        turn_id: The turn.
+        message_id: Ask for the turn of this message too; empty for none.
+    """
 
     version: int = 1
     turn_id: str
+    message_id: str = ""
 
 
 class TurnResultReply(Stored):
-    """The output of `get_turn_result`: None when the result is not kept (any more)."""
+    """The output of `get_turn_result`.
+
+    Attributes:
+        result: How the turn ended; None when it is not kept (any more).
+        message_turn: The number of the message's turn; 0 when it has none, or when none was asked for.
+    """
 
     version: int = 1
     result: TurnResult | None = None
+    message_turn: int = 0
 
 
 class SessionSettings(Stored):

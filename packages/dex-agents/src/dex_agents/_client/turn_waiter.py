@@ -20,7 +20,7 @@ from dex_agents.errors import (
     SessionStoppedError,
     TurnResultNotKeptError,
 )
-from dex_agents.snapshot import TurnResult, TurnResultRequest
+from dex_agents.snapshot import TurnResult, TurnResultReply, TurnResultRequest
 
 if TYPE_CHECKING:
     from dex_agents.session_flow import AgentSessionFlow
@@ -54,9 +54,17 @@ class TurnWaiter:
         Raises:
             TurnResultNotKeptError: The turn finished so long ago that the session forgot its result.
         """
-        turn_number = await self._through_outages(
-            lambda: self._match(session_id, lambda options: self._turn_of(session_id, message_id, options))
-        )
+        try:
+            turn_number = await self._through_outages(
+                lambda: self._match(session_id, lambda options: self._turn_of(session_id, message_id, options))
+            )
+        except (SessionStoppedError, SessionFailedError):
+            # Nothing can be waited for on a session that has ended, but what it keeps can be read.
+            turn_number = await self._recorded_turn(session_id, message_id)
+            result = await self._result(session_id, turn_number) if turn_number else None
+            if result is None:
+                raise
+            return result
         try:
             text = await self._through_outages(lambda: self._quick_result(session_id, turn_number))
             if text is not None:
@@ -79,9 +87,17 @@ class TurnWaiter:
             )
         return result
 
-    async def progress(self, session_id: str, message_id: str) -> str:
-        """Say, for the error of somebody who waited too long, how far a message is."""
+    async def progress(self, session_id: str, message_id: str, *, is_delivered: bool) -> str:
+        """Say, for the error of somebody who waited too long, how far a message is.
+
+        Args:
+            session_id: The session.
+            message_id: The message.
+            is_delivered: False when the time was over before the session had taken the message.
+        """
         wait_on = f"wait on with wait_for_result(..., {message_id!r})"
+        if not is_delivered:
+            wait_on = f"ask again with message_id={message_id!r}"
         is_known = AttributeMatch[int].not_equal_to(0)
         options = WaitForAttributeOptions(request_timeout=_SHORT_WAIT)
         client = self._connection.client
@@ -89,6 +105,11 @@ class TurnWaiter:
             async with asyncio.timeout(_SHORT_WAIT.total_seconds()):
                 turn = await client.wait_for_attribute_match(session_id, MESSAGE_TURNS, message_id, is_known, options)
         except (TimeoutError, RequestTimeoutError):
+            if not is_delivered:
+                return (
+                    f"no Worker of agent {self._flow.name!r} at {self._connection.address} took the message in this "
+                    f"time: start one, for example with `dex-agents worker`, unless one runs, and {wait_on}"
+                )
             return (
                 f"it knows no message {message_id!r}, which was never sent or is too old; if it is sent later, "
                 f"wait_for_result(..., {message_id!r}) finds it"
@@ -122,19 +143,31 @@ class TurnWaiter:
 
         return await self._match(session_id, lambda _: wait())
 
+    async def _recorded_turn(self, session_id: str, message_id: str) -> int:
+        """Return the turn of a message, also of a session that has ended; 0 when it has none."""
+        no_turn = "turn-0"
+        reply = await self._read_result(
+            session_id,
+            TurnResultRequest(turn_id=no_turn, message_id=message_id),
+            RPCInvokeOptions(load_attribute_map_instances=(TURN_RESULTS.load(no_turn), MESSAGE_TURNS.load(message_id))),
+        )
+        return reply.message_turn
+
     async def _result(self, session_id: str, turn_number: int) -> TurnResult | None:
         turn_id = f"turn-{turn_number}"
         options = RPCInvokeOptions(load_attribute_map_instances=(TURN_RESULTS.load(turn_id),))
+        return (await self._read_result(session_id, TurnResultRequest(turn_id=turn_id), options)).result
 
-        request = TurnResultRequest(turn_id=turn_id)
+    async def _read_result(
+        self, session_id: str, request: TurnResultRequest, options: RPCInvokeOptions
+    ) -> TurnResultReply:
         client = self._connection.client
-        reply = await self._through_outages(
+        return await self._through_outages(
             lambda: self._connection.call(
                 lambda: client.invoke_rpc(self._flow.get_turn_result, session_id, request, options=options),
                 session_id=session_id,
             )
         )
-        return reply.result
 
     async def _match(self, session_id: str, wait: Callable[[WaitForAttributeOptions], Awaitable[ResultT]]) -> ResultT:
         async with self._connection.errors.translated(session_id):

@@ -1,6 +1,6 @@
 """How a client speaks to a session: messages and their answers."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TypeVar, overload
 
@@ -90,9 +90,10 @@ class AskingVerbs(ClientBase):
             ConfigurationError: The output is not of the `output_type`.
         """
         message = user_message(check_session_id(session_id), content, message_id)
-        async with self._answer_within(timeout, session_id, message.message_id):
+        receipt: SendReceipt | None = None
+        async with self._answer_within(timeout, session_id, message.message_id, lambda: receipt is not None):
             await self._lifecycle.require(session_id)
-            await self._turns.send(session_id, message)
+            receipt = await self._turns.send(session_id, message)
             result = await self._waiter.wait(session_id, message.message_id)
         result = completed(result, session_id)
         return result if output_type is None else typed_output(result, output_type)
@@ -113,13 +114,16 @@ class AskingVerbs(ClientBase):
         """
         check_session_id(session_id)
         check_message_id(message_id)
-        async with self._answer_within(timeout, session_id, message_id):
+        async with self._answer_within(timeout, session_id, message_id, lambda: True):
             result = await self._waiter.wait(session_id, message_id)
         return completed(result, session_id)
 
     def _answer_within(
-        self, timeout: float | None, session_id: str, message_id: str
+        self, timeout: float | None, session_id: str, message_id: str, is_delivered: Callable[[], bool]
     ) -> AbstractAsyncContextManager[None]:
         return answer_within(
-            timeout, session_id, message_id, progress=lambda: self._waiter.progress(session_id, message_id)
+            timeout,
+            session_id,
+            message_id,
+            progress=lambda: self._waiter.progress(session_id, message_id, is_delivered=is_delivered()),
         )
