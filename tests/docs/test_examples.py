@@ -11,7 +11,13 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 @pytest.mark.parametrize(
     "example",
-    ["claude_agent_sdk_support.py", "google_adk_support.py", "openai_agents_support.py", "pydantic_ai_support.py"],
+    [
+        "claude_agent_sdk_support.py",
+        "google_adk_support.py",
+        "langgraph_support.py",
+        "openai_agents_support.py",
+        "pydantic_ai_support.py",
+    ],
 )
 def test_the_support_example_asks_for_approval_and_refunds(tmp_path: Path, example: str) -> None:
     ran = subprocess.run(

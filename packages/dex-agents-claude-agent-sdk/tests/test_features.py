@@ -127,6 +127,12 @@ async def test_a_resolver_chooses_model_instructions_and_effort_and_an_effort_th
     assert "'minimal': the Claude Agent SDK knows low" in str(await session.send("hello"))
 
 
+async def test_an_effort_that_is_none_is_refused_with_those_that_claude_takes(shop: Shop) -> None:
+    session = shop.session()
+    session.settings["reasoning_effort"] = "much"
+    assert "'much': the Claude Agent SDK knows low, medium, high, xhigh, max" in str(await session.send("hello"))
+
+
 async def test_a_limit_of_model_calls_holds_over_all_segments_of_a_turn_and_begins_anew_with_the_next(
     shop: Shop,
 ) -> None:

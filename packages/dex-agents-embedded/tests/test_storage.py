@@ -109,7 +109,7 @@ def test_a_file_of_an_earlier_version_is_backed_up_exported_and_imported(tmp_pat
 def test_an_export_of_nothing_leaves_no_file(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     shutil.copy(FILES / "schema-1.db", tmp_path / "data" / "engine.db")
-    with pytest.raises(DataFileError, match="there is no Flow 'nobody'"):
+    with pytest.raises(DataFileError, match="there is no session or other Flow 'nobody'"):
         export_flow(tmp_path / "data", "nobody", tmp_path / "export.db")
     (tmp_path / "taken.db").write_text("mine")
     with pytest.raises(DataFileError, match="exists already"):

@@ -22,6 +22,9 @@ COMPAT = Path(__file__).parents[3] / "compat" / "langgraph.toml"
 async def test_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     text = README.read_text(encoding="utf-8")
+    printed = 'model = "openai:gpt-5.2"  # or any chat model of LangChain\'s\n'
+    assert printed in text
+    text = text.replace(printed, "")
     blocks = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
     assert len(blocks) == 5
     model = ScriptedChatModel([reply("", tool_call("look_up_order", "a", order_id="A-17")), "It is on its way."])

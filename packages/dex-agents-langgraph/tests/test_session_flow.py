@@ -22,6 +22,7 @@ from pydantic import BaseModel
 import dex_agents_langgraph
 from dex_agents import AgentHost, ToolEffect, current_tool_call
 from dex_agents.errors import ConfigurationError
+from dex_agents.runner import ResolvedSettings, StepContext
 from dex_agents.session import AgentSession
 from dex_agents.snapshot import Interrupt
 from dex_agents_embedded import EmbeddedEngine
@@ -214,3 +215,14 @@ def test_the_public_names_are_these() -> None:
         "Placement",
         "session_flow",
     ]
+
+
+def test_a_resolver_is_refused_with_a_compiled_graph_that_nothing_tells_of_what_it_made() -> None:
+    def resolve(step: StepContext) -> ResolvedSettings:
+        return ResolvedSettings(model=step.session_id)
+
+    graph: Graph = create_agent(ScriptedChatModel(["Hello."]), [], name="shop")
+    with pytest.raises(ConfigurationError, match="settings_resolver is given with a compiled graph"):
+        session_flow(graph, settings_resolver=resolve)
+    session_flow(graph, settings_resolver=resolve, context=lambda step: step.resolved)
+    session_flow(lambda settings: graph, settings_resolver=resolve)

@@ -80,6 +80,14 @@ def test_what_cannot_be_done_is_one_line_and_exit_code_2(tmp_path: Path) -> None
         assert "does not exist" in result.output
 
 
+async def test_an_unknown_session_is_called_a_session(tmp_path: Path) -> None:
+    async with AgentHost(scripted_flow(), directory=tmp_path):
+        pass
+    for arguments in (("purge", "nobody", "--yes"), ("export", "nobody", tmp_path / "copy")):
+        assert "there is no session or other Flow 'nobody'" in run(*arguments, "--data", tmp_path).output
+        assert "made when it is missing" not in run(arguments[0], "--help").output
+
+
 async def test_damage_is_reported_and_the_exit_code_is_1(tmp_path: Path) -> None:
     async with AgentHost(scripted_flow(), directory=tmp_path) as host:
         await host.session("s-1").start()

@@ -216,7 +216,8 @@ def effort_of(step: StepContext) -> EffortLevel | None:
     Raises:
         TurnFailedError: The SDK does not know this effort.
     """
-    effort = step.reasoning_effort
+    # Not `step.reasoning_effort`: its error would list efforts that this SDK does not take.
+    effort = step.text_setting("reasoning_effort") if step.resolved is None else step.resolved.reasoning_effort
     known: tuple[EffortLevel, ...] = get_args(EffortLevel)
     if effort is not None and effort not in known:
         raise TurnFailedError(f"the reasoning effort is {effort!r}: the Claude Agent SDK knows {', '.join(known)}")

@@ -57,7 +57,7 @@ def session_flow(
         streaming: As for `GoogleADKRunner`.
         options: The application's choices about sessions; None for the defaults.
         reconcilers: Find out, by the tool's name, what became of a call whose outcome is unknown.
-        settings_resolver: Makes a model, instructions and a reasoning effort of a session's settings.
+        settings_resolver: Makes a model and instructions of a session's settings; a reasoning effort fails the turn.
 
     Raises:
         ConfigurationError: No Flow can have the name.

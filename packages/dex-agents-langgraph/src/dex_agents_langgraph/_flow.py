@@ -51,11 +51,18 @@ def session_flow(
         segment_seconds: As for `LangGraphRunner`.
         options: The application's choices about sessions; None for the defaults.
         reconcilers: Find out, by the tool's name, what became of a call whose outcome is unknown.
-        settings_resolver: Makes a model, instructions and a reasoning effort of a session's settings.
+        settings_resolver: Makes a model, instructions and a reasoning effort of a session's settings, for a
+            function that builds the graph, or for `context`; nothing else would be told of them.
 
     Raises:
-        ConfigurationError: Neither the graph nor the call gives a name, or no Flow can have it.
+        ConfigurationError: Neither the graph nor the call gives a name, or no Flow can have it; or there is a
+            `settings_resolver` and nothing that would use what it makes.
     """
+    if settings_resolver is not None and not callable(agent) and context is None:
+        raise ConfigurationError(
+            "settings_resolver is given with a compiled graph, which does not use what it makes: give a function that "
+            "builds the graph from the settings, or a `context` that reads them"
+        )
     runner = LangGraphRunner(
         agent,
         tools=tools,

@@ -50,7 +50,7 @@ def purge_flow(directory: Path, flow_id: str) -> int:
             connection.execute("PRAGMA secure_delete = ON").fetchall()
             run_keys = [run_key for (run_key,) in connection.execute(WITH_SUB_FLOWS, (flow_id,))]
             if not run_keys:
-                raise DataFileError(f"there is no Flow {flow_id!r} in {directory}", "unreadable")
+                raise DataFileError(f"there is no session or other Flow {flow_id!r} in {directory}", "unreadable")
             _delete(connection, run_keys)
             # Else the write-ahead log would keep what the pages had.
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()

@@ -77,7 +77,7 @@ def export_flow(directory: Path, flow_id: str, target: Path) -> int:
             migrate(source)
             run_keys = [run_key for (run_key,) in source.execute(WITH_SUB_FLOWS, (flow_id,))]
             if not run_keys:
-                raise DataFileError(f"there is no Flow {flow_id!r} in {directory}", "unreadable")
+                raise DataFileError(f"there is no session or other Flow {flow_id!r} in {directory}", "unreadable")
             with closing(_open(temporary)) as new:
                 migrate(new)
             source.execute("ATTACH ? AS target", (str(temporary),))

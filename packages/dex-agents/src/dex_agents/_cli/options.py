@@ -16,6 +16,15 @@ data_option = click.option(
     help="Directory of the embedded engine's file; made when it is missing.",
 )
 
+existing_data_option = click.option(
+    "--data",
+    "directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=DEFAULT_DIRECTORY,
+    show_default=True,
+    help="Directory that has the embedded engine's file.",
+)
+
 address_option = click.option(
     "--address",
     metavar="HOST:PORT",

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from dex_agents._cli.options import data_option
+from dex_agents._cli.options import data_option, existing_data_option
 from dex_agents._serving.engine import engine_storage
 
 _target = click.argument("target", type=click.Path(dir_okay=False, path_type=Path))
@@ -12,7 +12,7 @@ _target = click.argument("target", type=click.Path(dir_okay=False, path_type=Pat
 
 @click.command()
 @_target
-@data_option
+@existing_data_option
 def backup(target: Path, directory: Path) -> None:
     """Copy the data of the engine to TARGET, also while the engine runs.
 
@@ -24,7 +24,7 @@ def backup(target: Path, directory: Path) -> None:
 
 
 @click.command()
-@data_option
+@existing_data_option
 def integrity(directory: Path) -> None:
     """Check the data of the engine, also while the engine runs. The exit code is 1 when something is wrong."""
     with engine_storage() as storage:
@@ -39,7 +39,7 @@ def integrity(directory: Path) -> None:
 @click.command()
 @click.argument("session")
 @_target
-@data_option
+@existing_data_option
 def export(session: str, target: Path, directory: Path) -> None:
     """Copy one SESSION to the file TARGET, also while the engine runs.
 
@@ -52,7 +52,7 @@ def export(session: str, target: Path, directory: Path) -> None:
 
 @click.command()
 @click.argument("session")
-@data_option
+@existing_data_option
 @click.confirmation_option(prompt="The session cannot be brought back. Delete it?")
 def purge(session: str, directory: Path) -> None:
     """Delete one SESSION, running or stopped, from the data of an engine that does not run.
