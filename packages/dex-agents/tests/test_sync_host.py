@@ -1,5 +1,6 @@
 """The facade for programs without an event loop."""
 
+import inspect
 import threading
 import time
 from pathlib import Path
@@ -7,7 +8,15 @@ from pathlib import Path
 import pytest
 
 from dex_agents import AgentHost
-from dex_agents.errors import AnswerTimeoutError, ConfigurationError, EngineStartError, SessionNotFoundError
+from dex_agents.errors import (
+    AnswerTimeoutError,
+    ConfigurationError,
+    EngineStartError,
+    OutcomeNotUnknownError,
+    SessionNotFoundError,
+    TurnFailedError,
+)
+from dex_agents.session import AgentSession
 from dex_agents.sync import SyncAgentHost, SyncAgentSession
 from support.scripted_sessions import scripted_flow
 
@@ -52,6 +61,40 @@ def test_a_session_is_followed_from_a_thread_without_a_loop(tmp_path: Path) -> N
         session.stop()
         assert [update.view.status for update in session.follow()] == ["stopped"]
     left_open.close()
+
+
+def test_the_facade_has_every_verb_of_a_session_with_the_same_parameters() -> None:
+    for name, verb in inspect.getmembers(AgentSession, inspect.isfunction):
+        if not name.startswith("_"):
+            # As text: each module has a type variable of its own.
+            wanted, got = (inspect.signature(each).parameters for each in (verb, getattr(SyncAgentSession, name)))
+            assert list(map(str, got.values())) == list(map(str, wanted.values())), name
+
+
+def test_a_turn_is_controlled_without_an_event_loop(tmp_path: Path) -> None:
+    with SyncAgentHost(AgentHost(scripted_flow(), directory=tmp_path)) as host:
+        session = host.session("s-1")
+        session.start()
+        assert session.update_settings({"plan": "gold"}) == {"plan": "gold"}
+
+        session.send("call write_a!\nsay never", message_id="m-1")
+        approval = next_approval(session)
+        with pytest.raises(ConfigurationError, match="approve or deny it"):
+            session.answer_question(approval, "yes")
+        with pytest.raises(ConfigurationError, match="approve or deny it"):
+            session.provide_tool_result(approval, "done")
+        assert session.interrupt("say instead", message_id="m-3") == "m-3"
+        assert session.wait_for_result("m-3", timeout=10).text == "instead"
+        with pytest.raises(TurnFailedError, match="interrupted by the user"):
+            session.wait_for_result("m-1", timeout=10)
+        assert session.steer("say steered", message_id="m-2").accepted
+        assert session.wait_for_result("m-2", timeout=10).text == "steered"
+        assert session.cancel_turn() is False
+        with pytest.raises(OutcomeNotUnknownError):
+            session.resolve_unknown_outcome("call-9", happened=True)
+
+        assert "instead" in [saved.message.text for saved in session.iter_messages()]
+        assert next(session.events()).event.turn_id == "turn-1"
 
 
 def test_several_threads_share_one_host(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ with SyncAgentHost(AgentHost(flow)) as host:
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Generator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from types import TracebackType
@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from pydantic import JsonValue
 
+from dex_agents._client.event_reader import StreamedEvent
 from dex_agents.checks import check_instance
 from dex_agents.errors import ConfigurationError
 from dex_agents.following import SessionUpdate
 from dex_agents.host import AgentHost
-from dex_agents.messages import Block
+from dex_agents.messages import Block, SavedMessage
 from dex_agents.session import AgentSession
 from dex_agents.snapshot import AgentSnapshot, MessagePage, SendReceipt, TurnResult
 
@@ -136,6 +137,28 @@ class SyncAgentSession:
         """Send a user message without waiting for the answer."""
         return self._host.call(self._session.send(content, message_id=message_id))
 
+    def steer(self, content: str | Sequence[Block], *, message_id: str | None = None) -> SendReceipt:
+        """Send a message to the running turn."""
+        return self._host.call(self._session.steer(content, message_id=message_id))
+
+    def interrupt(
+        self,
+        content: str | Sequence[Block],
+        *,
+        reason: str = "interrupted by the user",
+        message_id: str | None = None,
+    ) -> str:
+        """Cancel the running turn and start the next one with this message; returns the message's id."""
+        return self._host.call(self._session.interrupt(content, reason=reason, message_id=message_id))
+
+    def cancel_turn(self, *, turn_id: str | None = None, reason: str = "cancelled by the user") -> bool:
+        """End the running turn; False when none runs."""
+        return self._host.call(self._session.cancel_turn(turn_id=turn_id, reason=reason))
+
+    def update_settings(self, changes: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+        """Change settings from the next turn on; returns all of them."""
+        return self._host.call(self._session.update_settings(changes))
+
     @overload
     def ask(
         self, content: str | Sequence[Block], *, timeout: float | None = None, message_id: str | None = None
@@ -166,6 +189,10 @@ class SyncAgentSession:
             self._session.ask(content, output_type=output_type, timeout=timeout, message_id=message_id)
         )
 
+    def wait_for_result(self, message_id: str, *, timeout: float | None = None) -> TurnResult:
+        """Wait for the result of a message that was sent before; `timeout` in seconds."""
+        return self._host.call(self._session.wait_for_result(message_id, timeout=timeout))
+
     def snapshot(self) -> AgentSnapshot:
         """Look at the session."""
         return self._host.call(self._session.snapshot())
@@ -174,19 +201,17 @@ class SyncAgentSession:
         """Return a page of the message log, oldest first."""
         return self._host.call(self._session.messages(after_sequence=after_sequence, limit=limit))
 
+    def iter_messages(self, *, after_sequence: int = 0) -> Generator[SavedMessage]:
+        """Iterate over all messages after a sequence."""
+        return self._each(self._session.iter_messages(after_sequence=after_sequence))
+
+    def events(self, *, token: str = "") -> Generator[StreamedEvent]:
+        """Read the raw live events until the caller stops; waits in between."""
+        return self._each(self._session.events(token=token))
+
     def follow(self, *, token: str = "") -> Generator[SessionUpdate]:
         """Follow the session: a view of it, and a new one after each event; waits in between."""
-        updates = self._session.follow(token=token)
-
-        async def next_update() -> SessionUpdate | None:
-            return await anext(updates, None)
-
-        try:
-            while (update := self._host.call(next_update())) is not None:
-                yield update
-        finally:
-            with suppress(ConfigurationError):  # a host that was left has closed it
-                self._host.call(updates.aclose())
+        return self._each(self._session.follow(token=token))
 
     def approve(self, interrupt_id: str, *, arguments: JsonValue = None, answered_by: str | None = None) -> None:
         """Allow what an approval asks for, with the model's arguments or with others."""
@@ -195,6 +220,26 @@ class SyncAgentSession:
     def deny(self, interrupt_id: str, *, reason: str | None = None, answered_by: str | None = None) -> None:
         """Refuse what an approval asks for."""
         self._host.call(self._session.deny(interrupt_id, reason=reason, answered_by=answered_by))
+
+    def answer_question(self, interrupt_id: str, value: JsonValue, *, answered_by: str | None = None) -> None:
+        """Answer a question that a tool or the agent asked."""
+        self._host.call(self._session.answer_question(interrupt_id, value, answered_by=answered_by))
+
+    def provide_tool_result(
+        self, interrupt_id: str, value: JsonValue, *, is_error: bool = False, answered_by: str | None = None
+    ) -> None:
+        """Give the result of a call that is answered from outside."""
+        self._host.call(
+            self._session.provide_tool_result(interrupt_id, value, is_error=is_error, answered_by=answered_by)
+        )
+
+    def resolve_unknown_outcome(
+        self, call_id: str, *, happened: bool, result: str = "", reported_by: str | None = None
+    ) -> None:
+        """Say what became of a call whose outcome is unknown."""
+        self._host.call(
+            self._session.resolve_unknown_outcome(call_id, happened=happened, result=result, reported_by=reported_by)
+        )
 
     def fork(
         self,
@@ -224,3 +269,14 @@ class SyncAgentSession:
     def purge(self) -> bool:
         """Delete what the session keeps, and end it for good; False when that was done before."""
         return self._host.call(self._session.purge())
+
+    def _each(self, items: AsyncGenerator[ResultT]) -> Generator[ResultT]:
+        async def next_item() -> ResultT | None:
+            return await anext(items, None)
+
+        try:
+            while (item := self._host.call(next_item())) is not None:
+                yield item
+        finally:
+            with suppress(ConfigurationError):  # a host that was left has closed it
+                self._host.call(items.aclose())
