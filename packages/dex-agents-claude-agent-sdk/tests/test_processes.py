@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,11 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def places(temporary: Path) -> list[SegmentPlace]:
     """Find the directories of segments."""
     return [SegmentPlace(path) for path in temporary.glob("dex-agents-claude-*/*")]
+
+
+def resumed(temporary: Path) -> list[Path]:
+    """Find the conversations that the SDK wrote for CLIs that resume."""
+    return [*temporary.glob("claude-resume-*")]
 
 
 def start(place: SegmentPlace, shell: str) -> subprocess.Popen[bytes]:
@@ -136,11 +142,11 @@ async def test_the_next_worker_sweeps_what_is_left_when_the_supervisor_dies_too(
     process, segment = worker(temporary)
     await wait_for(lambda: _is(len(marked(segment)) >= 4), what="all processes")
     [place] = places(temporary)
-    resumed = temporary / "claude-resume-left"
-    resumed.mkdir()
+    left = temporary / "claude-resume-left"
+    left.mkdir()
     supervisor = place.supervisor()
     assert supervisor is not None
-    place.record.write_text(f"{supervisor}\n{resumed}\n", encoding="utf-8")
+    place.record.write_text(f"{supervisor}\n{left}\n", encoding="utf-8")
     assert sweep() == 0, "the Worker lives"
     os.kill(supervisor, signal.SIGKILL)
     kill(process)
@@ -149,7 +155,18 @@ async def test_the_next_worker_sweeps_what_is_left_when_the_supervisor_dies_too(
     assert sweep() == 1
     assert marked(segment) == []
     assert places(temporary) == []
-    assert not resumed.exists()
+    assert not left.exists()
+
+
+def test_a_segment_removes_the_conversation_that_the_sdk_left_for_its_cli_and_nothing_else(temporary: Path) -> None:
+    place, other = make_place(), make_place()
+    left, kept = temporary / "claude-resume-left", temporary / "kept"
+    for directory, its in ((left, place), (kept, other)):
+        directory.mkdir()
+        its.record.write_text(f"1\n{directory}\n", encoding="utf-8")
+        its.remove()
+
+    assert {path.name for path in temporary.iterdir() if not path.name.startswith("dex-agents-")} == {"kept"}
 
 
 def test_a_directory_that_others_can_read_is_refused(temporary: Path) -> None:
@@ -166,9 +183,12 @@ def request() -> RunModelRequest:
 
 async def test_a_cancelled_step_ends_its_cli_before_it_returns(shop: Shop, temporary: Path) -> None:
     gate = EventGate()
-    shop.provider.script([Reply(text="never", gate=gate)])
-    running = asyncio.create_task(ClaudeAgentRunner(shop.options()).run_model(request()))
-    await shop.provider.received(1, seconds=30)
+    shop.provider.script([Reply(text="hello"), Reply(text="never", gate=gate)])
+    runner = ClaudeAgentRunner(shop.options())
+    said = await runner.run_model(request())
+    running = asyncio.create_task(runner.run_model(replace(request(), state=said.state)))
+    await shop.provider.received(2, seconds=30)
+    assert resumed(temporary)
     [place] = places(temporary)
     assert marked(place.name)
     running.cancel()
@@ -177,6 +197,7 @@ async def test_a_cancelled_step_ends_its_cli_before_it_returns(shop: Shop, tempo
 
     assert marked(place.name) == []
     assert places(temporary) == []
+    assert not resumed(temporary)
     gate.open()
 
 

@@ -97,7 +97,8 @@ class SegmentPlace:
             await asyncio.sleep(0.01)
 
     def remove(self) -> None:
-        """Remove the directory."""
+        """Remove the directory, and the one from which the CLI resumed if the SDK did not come to it."""
+        _remove_resumed(self.directory)
         shutil.rmtree(self.directory, ignore_errors=True)
 
 
@@ -127,13 +128,18 @@ def sweep() -> int:
                 with suppress(ProcessLookupError, PermissionError):
                     os.kill(process, signal.SIGKILL)
             time.sleep(0.01)
-        with suppress(OSError, IndexError):
-            resumed = Path((directory / "supervisor").read_text(encoding="utf-8").splitlines()[1])
-            if resumed.name.startswith(_RESUME_PREFIX) and resumed.parent == Path(tempfile.gettempdir()):
-                shutil.rmtree(resumed, ignore_errors=True)
+        _remove_resumed(directory)
         shutil.rmtree(directory, ignore_errors=True)
         swept += 1
     return swept
+
+
+def _remove_resumed(directory: Path) -> None:
+    """Remove the conversation that the SDK wrote for the CLI of a segment, which the supervisor's record names."""
+    with suppress(OSError, IndexError):
+        resumed = Path((directory / "supervisor").read_text(encoding="utf-8").splitlines()[1])
+        if resumed.name.startswith(_RESUME_PREFIX) and resumed.parent == Path(tempfile.gettempdir()):
+            shutil.rmtree(resumed, ignore_errors=True)
 
 
 def _root() -> Path:

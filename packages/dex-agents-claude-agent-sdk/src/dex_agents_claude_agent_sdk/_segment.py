@@ -36,6 +36,8 @@ WARN_AT: Final = 0.8
 STDERR_LINES: Final = 20
 """How many of the CLI's last words an error quotes."""
 
+_END_SECONDS: Final = 3.0
+
 _log = logging.getLogger("dex_agents_claude_agent_sdk")
 
 
@@ -204,6 +206,8 @@ async def _end_now(running: asyncio.Task[None], place: SegmentPlace) -> None:
     if running.done():
         return
     await place.end_processes()
+    # Without its CLI it ends by itself, and the SDK removes the conversation that it wrote to the disk.
+    await asyncio.wait([running], timeout=_END_SECONDS)
     running.cancel()
     await asyncio.wait([running])
     # A CLI that was only being started is there now.
