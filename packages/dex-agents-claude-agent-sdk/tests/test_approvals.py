@@ -2,13 +2,15 @@
 
 from typing import Any
 
+import pytest
 from claude_agent_sdk import create_sdk_mcp_server, tool
 from pydantic import JsonValue
 
 from dex_agents import ToolPolicy
-from dex_agents.errors import ToolDidNotHappen
+from dex_agents.errors import ConfigurationError, ToolDidNotHappen
 from dex_agents.testing import Decide, PendingQuestion, approve, deny
 from dex_agents.tools import Answer, ToolEffect, current_tool_call
+from dex_agents_claude_agent_sdk import ClaudeAgentRunner
 from support.claude_sessions import Shop, call, results, shown
 from support.fake_provider import Reply, ToolCall
 
@@ -117,6 +119,52 @@ async def test_tools_of_the_cli_run_by_policy_by_rule_or_by_people_and_never_oth
     assert {path.name for path in shop.directory.iterdir()} == {"kept", "edited"}
     assert (shop.directory / "edited").read_text(encoding="utf-8") == "by a person"
     assert [each.request.name for each in session.calls] == ["Edit", "Write", "Write"]
+
+
+async def test_a_write_of_the_cli_that_a_policy_names_is_a_step_of_its_own_without_people(shop: Shop) -> None:
+    shop.provider.script([Reply(tool_calls=[bash("echo paid >> ran", "b1")]), Reply(text="done")])
+    session = shop.session(
+        shop.options(tools=["Bash"], allowed_tools=["Bash"]), tools={"Bash": ToolEffect.NON_IDEMPOTENT_WRITE}
+    )
+    await session.send("go")
+
+    assert [(each.request.name, each.request.policy.effect) for each in session.calls] == [
+        ("Bash", ToolEffect.NON_IDEMPOTENT_WRITE)
+    ]
+    assert (shop.directory / "ran").read_text(encoding="utf-8") == "paid\n"
+
+
+@pytest.mark.parametrize("effect", [ToolEffect.IDEMPOTENT_WRITE, ToolEffect.UNCLASSIFIED])
+def test_a_write_that_only_a_segment_can_run_is_refused_when_the_agent_is_built(shop: Shop, effect: ToolEffect) -> None:
+    options = shop.options(tools=["Agent", "Bash"])
+    with pytest.raises(ConfigurationError, match=r"policy of Agent .*give it ToolEffect\.READ .*or approval=True"):
+        ClaudeAgentRunner(options, tools={"Agent": effect, "Bash": effect})
+
+
+async def test_an_edited_call_runs_in_the_form_that_the_cli_gives_it(shop: Shop) -> None:
+    kept = shop.directory / "kept"
+    kept.write_text("one one\n", encoding="utf-8")
+    asked = {"file_path": str(kept), "old_string": "one", "new_string": "two", "replace_all": True}
+    calls = [ToolCall("Edit", asked, "e1"), bash("echo no > ran", "b1")]
+    shop.provider.script(
+        [
+            Reply(tool_calls=[ToolCall("Read", {"file_path": str(kept)}, "r1")]),
+            Reply(tool_calls=calls),
+            Reply(text="ok"),
+        ]
+    )
+    # The CLI adds `replace_all` to the one, and takes the `cd` from the other.
+    edited: dict[str, JsonValue] = {"file_path": str(kept), "old_string": "one one", "new_string": "three"}
+    command: dict[str, JsonValue] = {"command": f"cd {shop.directory} && echo yes > ran", "timeout": "5000"}
+    session = shop.session(
+        shop.options(tools=["Bash", "Edit", "Read"]),
+        tools={"Read": ToolEffect.READ, "Edit": NEEDS_PEOPLE, "Bash": NEEDS_PEOPLE},
+        decide=answers(e1=approve(edited), b1=approve(command)),
+    )
+    await session.send("go")
+
+    assert kept.read_text(encoding="utf-8") == "three\n"
+    assert (shop.directory / "ran").read_text(encoding="utf-8") == "yes\n"
 
 
 async def test_a_rejected_command_never_runs_although_a_rule_allows_it_and_an_approved_one_runs_once_without_secrets(

@@ -64,7 +64,7 @@ async def test_the_cli_gets_the_named_variables_a_home_of_its_own_and_nothing_el
     command = {"command": "env; sleep 100 & echo started", "description": "look"}
     shop.provider.script([Reply(tool_calls=[ToolCall("Bash", command, "b")]), Reply(text="done")])
     session = shop.session(
-        shop.options(tools=["Bash"]), tools={"Bash": ToolEffect.UNCLASSIFIED}, environment=("PATH", "A_SETTING")
+        shop.options(tools=["Bash"]), tools={"Bash": ToolEffect.READ}, environment=("PATH", "A_SETTING")
     )
     await session.send("go")
 

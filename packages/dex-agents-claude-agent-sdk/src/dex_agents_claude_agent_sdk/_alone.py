@@ -1,6 +1,6 @@
-"""One approved call of a CLI tool, run by a CLI of its own that no model drives.
+"""One call of a CLI tool that writes or was approved, run by a CLI of its own that no model drives.
 
-The CLI runs its tools only when a model asks. So a server on loopback plays the model: it asks for exactly the approved
+The CLI runs its tools only when a model asks. So a server on loopback plays the model: it asks for exactly this
 call, and takes the result in the form in which a model would have got it. Nothing else can run there, no request leaves
 the machine, and the CLI gets no credentials.
 """
@@ -25,7 +25,7 @@ from dex_agents_claude_agent_sdk._state import MAIN, SessionState
 from dex_agents_claude_agent_sdk._store import TranscriptStore
 
 ALONE_SECONDS: Final = 2 * 60 * 60.0 - 60
-"""How long an approved call may last: a minute less than the Step that runs it."""
+"""How long the call may last: a minute less than the Step that runs it."""
 
 _CREDENTIALS: Final = ("ANTHROPIC_", "CLAUDE_CODE_USE_", "CLAUDE_CODE_OAUTH_TOKEN", "AWS_", "GOOGLE_", "VERTEX_")
 """How the names of variables begin that lead to a provider."""
@@ -76,7 +76,7 @@ async def run_alone(
         state: The conversation, of which the CLI knows what it has read.
         call_id: The provider's id.
         name: The tool, as the model sees it.
-        arguments: What was approved.
+        arguments: What the model wrote, or what people made of it.
         environment: Variables of the Worker's environment that the CLI gets.
 
     Returns:
@@ -88,7 +88,7 @@ async def run_alone(
     """
     model = _PlayedModel(call_id, name, arguments)
     rows, resume_at = _rows_before(state)
-    gate = Gate(book, only=(name, arguments))
+    gate = Gate(book, only=(name, call_id))
     segment = Segment(gate=gate, store=TranscriptStore(rows))
     server = MessagesServer(model)
     await asyncio.to_thread(server.start)

@@ -53,14 +53,15 @@ class Gate:
 
     Attributes:
         book: Where tools run.
-        only: Runs this one call alone and no other, by name and arguments; None outside approved calls.
+        only: Runs this one call alone and no other: the tool's name and the call's id; None in a conversation. The
+            arguments are those that the played model asks with, in the form that the CLI gives them before its hooks.
         handed: The calls that leave the segment, by id.
         refused: Calls that the user's own hooks refused and that would have left it, with the reason.
         user_stopped: A hook of the user's told the CLI to stop.
     """
 
     book: ToolBook
-    only: tuple[str, dict[str, Any]] | None = None
+    only: tuple[str, str] | None = None
     handed: dict[str, HandedCall] = field(default_factory=dict[str, HandedCall])
     refused: dict[str, str] = field(default_factory=dict[str, str])
     user_stopped: bool = False
@@ -118,8 +119,7 @@ class Gate:
         if call_id is None:
             return _say("deny", "a call without an id cannot be recorded")
         if self.only is not None:
-            # Of an approved call exactly that which was approved may run.
-            return _say("allow") if (name, arguments) == self.only else _say("deny", "not what was approved")
+            return _say("allow") if (name, call_id) == self.only else _say("deny", "not the call of this Step")
         is_main = not call.get("agent_id")
         if is_main:
             await self._end_of_message(call_id)
@@ -132,8 +132,8 @@ class Gate:
             if self.book.may_have_rule(name):
                 return {}
             return _say("deny", f"{name} is not allowed here: nothing says that it may run")
-        if place == "approved" and not self.book.runs_alone(name):
-            return _say("deny", f"{name} cannot wait for people: it runs only while its message does")
+        if place == "alone" and not self.book.runs_alone(name):
+            return _say("deny", f"{name} cannot leave its message: it runs only while that does")
         if not is_main:
             return _say("deny", f"{name} can only be called by the main agent: report what should be done to it")
         self.handed[call_id] = HandedCall(name, arguments)

@@ -1,19 +1,21 @@
 """How tools are called, and where each runs."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal, cast
 
 from claude_agent_sdk import ClaudeAgentOptions, McpSdkServerConfig
 from mcp.server import Server
 
+from dex_agents.errors import ConfigurationError
 from dex_agents.tools import ToolEffect, ToolPolicies, ToolPolicy, find_policy
 
-Place = Literal["inline", "step", "cli", "approved", "question"]
+Place = Literal["inline", "step", "cli", "alone", "question"]
 """Where a call runs.
 
 `inline`: a read of the application's own, inside the segment. `step`: another tool of its own, in a Step of its own.
-`cli`: by the CLI, inside the segment. `approved`: by a CLI too, but only after people agreed, in a Step of its own.
+`cli`: by the CLI, inside the segment. `alone`: by a CLI too, in a Step of its own, because its policy wants people to
+agree or says that it writes.
 `question`: nowhere; people answer it.
 """
 
@@ -98,9 +100,12 @@ class ToolBook:
         """Return where a call of a tool runs."""
         if name == ASK_USER:
             return "question"
-        if self.own_tool(name) is None:
-            return "approved" if self.policy(name).approval else "cli"
-        return self._place_of(self.policy(name))
+        policy = self.policy(name)
+        if self.own_tool(name) is not None:
+            return self._place_of(policy)
+        # A segment that is killed runs again whole: what a policy says of a write holds only in a Step.
+        is_write = name in self._policies and policy.effect is not ToolEffect.READ
+        return "alone" if policy.approval or is_write else "cli"
 
     def place_of_own(self, server: str, tool: str) -> Place:
         """Return where a call of a tool of the application's own runs, by its server and its name there."""
@@ -115,8 +120,26 @@ class ToolBook:
         return name in STEPWISE_CLI_TOOLS or name.startswith("mcp__")
 
     def is_allowed(self, name: str) -> bool:
-        """Whether a policy allows a tool of the CLI to run without people."""
-        return name in self._policies and not self.policy(name).approval
+        """Whether a policy allows a tool of the CLI to run inside the segment."""
+        return name in self._policies and self.place(name) == "cli"
+
+    def check_places(self, names: Iterable[str]) -> None:
+        """Check that tools of the CLI can run where their policies want them.
+
+        Args:
+            names: The tools that the agent lists.
+
+        Raises:
+            ConfigurationError: A policy says that a tool writes, and the tool runs only inside a segment.
+        """
+        for name in names:
+            policy = self.policy(name)
+            if self.place(name) == "alone" and not policy.approval and not self.runs_alone(name):
+                raise ConfigurationError(
+                    f"the policy of {name} has the effect {policy.effect.value!r}, but {name} runs only inside a "
+                    "segment, which runs again whole after a crash: give it ToolEffect.READ if its calls may be "
+                    "repeated, or approval=True, with which they are refused"
+                )
 
     def may_have_rule(self, name: str) -> bool:
         """Whether the agent has rules of its own that may allow a tool of the CLI."""

@@ -124,7 +124,8 @@ class ClaudeAgentRunner:
             segment_seconds: How long one segment may last, at most 14 minutes.
 
         Raises:
-            ConfigurationError: The options name a conversation, or something else that sessions decide.
+            ConfigurationError: The options name a conversation, or something else that sessions decide; or a policy
+                says that a tool of the CLI writes which cannot run in a Step of its own.
         """
         check_options(options, environment)
         check_mappings(models=models)
@@ -133,6 +134,7 @@ class ClaudeAgentRunner:
         self._environment = tuple(environment)
         self._seconds = min(segment_seconds, SEGMENT_SECONDS)
         self._book = ToolBook(options, check_policies(tools), inline_reads=inline_reads)
+        self._book.check_places(options.tools if isinstance(options.tools, list) else ())
 
     def describe(self) -> Description:
         """Describe the framework, and the tools that are known before any run."""
