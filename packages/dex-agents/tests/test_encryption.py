@@ -18,7 +18,7 @@ from dex_agents._turn import handing_back
 from dex_agents._turn.redaction import EventFeed
 from dex_agents._turn.services import SessionServices
 from dex_agents.encryption import Encryption
-from dex_agents.errors import ConfigurationError, EncryptionKeyError, TurnFailedError, WorkerRaisedError
+from dex_agents.errors import ConfigurationError, EncryptionKeyError, TurnFailedError
 from dex_agents.runner import CallToolRequest, ModelStep, RunModelRequest
 from dex_agents.session import AgentSession
 from dex_agents.steps.run_model import RunModel
@@ -165,9 +165,22 @@ async def test_a_client_without_the_key_hears_which_one_it_needs(tmp_path: Path)
                     await host.session("s-1").snapshot()
                 assert raised.value.key_id == "k1"
                 if encryption is not None:
-                    with pytest.raises(WorkerRaisedError, match="key 'k"):
+                    with pytest.raises(EncryptionKeyError, match=r"a Worker could not serve the call: .*key 'k"):
                         await host.session("s-1").send("say what nobody can read")
         assert (await session.ask("say again", timeout=10)).text == "again"
+
+
+async def test_a_session_that_was_started_with_a_wrong_key_says_so_instead_of_hanging(tmp_path: Path) -> None:
+    async with engine_in(tmp_path) as engine, served(engine, Encryption({"k1": OLD}, write_with="k1")) as session:
+        wrong = flow_with(Encryption({"k1": NEW}, write_with="k1"))
+        async with AgentHost(wrong, address=engine.address, worker=False) as host:
+            await host.session("s-2").start()
+        lost = session.client.session("s-2")
+        for call in (lost.snapshot(), lost.send("say hello"), lost.ask("say hello", timeout=5), lost.steer("hello")):
+            with pytest.raises(EncryptionKeyError, match="key 'k1' cannot be opened") as raised:
+                await call
+            assert raised.value.key_id == "k1"
+        assert (await session.ask("say fine", timeout=10)).text == "fine"
 
 
 @contextlib.contextmanager
@@ -195,8 +208,9 @@ async def test_a_step_on_a_worker_without_the_key_waits_for_one_that_has_it_and_
                 AgentHost(flow_with(right), address=engine.address, worker=False) as client,
                 AgentHost(flow_with(None), address=engine.address),
             ):
-                with pytest.raises(WorkerRaisedError, match="key 'k1'"):
+                with pytest.raises(EncryptionKeyError, match=r"a Worker could not serve the call: .*'k1'") as raised:
                     await client.session("s-1").approve(interrupt.interrupt_id)
+                assert raised.value.key_id == "k1"
             async with served(engine, right) as session:
                 if interrupt.question.kind == "approval":
                     await session.approve(interrupt.interrupt_id)

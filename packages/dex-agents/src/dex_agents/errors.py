@@ -31,7 +31,7 @@ DexAgentsError
 ├── EngineUnavailableError        the server does not answer at its address: start it, or correct the address
 ├── EngineStartError              the embedded engine cannot start; has `reason`
 ├── StateNotReadableError         (raised by runners) the stored state was written by another version
-├── EncryptionKeyError            a stored value needs another key: give this process the one that `key_id` names
+├── EncryptionKeyError            a value needs another key: give this process, or the Worker, the key `key_id`
 ├── AttemptFailedError            (seen in a Step's history) one attempt of a model or tool call raised
 ├── NotInSessionError             a tool asked its session where there is none
 ├── ToolPaused                    (raised inside tools) the tool waits for an answer or a time: let it pass
@@ -282,14 +282,17 @@ class ToolPaused(DexAgentsError):  # noqa: N818  it ends a run, and nothing went
 
 
 class EncryptionKeyError(DexAgentsError):
-    """What a session stores was encrypted with a key that this process lacks. Give it the key; nothing is lost.
+    """A value was encrypted with a key that this process, or the Worker that it called, lacks. Nothing is lost.
+
+    Give the key to the one that the text names. The text ends in `[key_id=...]`, by which a client knows the error of a
+    Worker again.
 
     Attributes:
         key_id: The key's id.
     """
 
     def __init__(self, message: str, *, key_id: str) -> None:
-        super().__init__(message)
+        super().__init__(f"{message} [key_id={key_id}]")
         self.key_id = key_id
 
 

@@ -1,5 +1,6 @@
 """Turns what the Dex SDK raises into the errors of this package."""
 
+import re
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
@@ -25,6 +26,7 @@ from dex_agents._storage.sealing import key_error_in
 from dex_agents.errors import (
     ConfigurationError,
     DexAgentsError,
+    EncryptionKeyError,
     EngineUnavailableError,
     NoWorkerAvailableError,
     SessionBusyError,
@@ -49,6 +51,10 @@ _UNANSWERED: Final = frozenset(
     {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.DEADLINE_EXCEEDED}
 )
 """Codes of a server that is away, is going away, or does not get round to answering."""
+
+_KEY_ERRORS: Final = (ValueMappingError.__name__, EncryptionKeyError.__name__)
+_KEY_ID: Final = re.compile(r" \[key_id=([^\]]*)\]$")
+"""How the text of an `EncryptionKeyError` ends."""
 
 _CREDENTIAL_REFUSED: Final = frozenset({grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED})
 
@@ -137,6 +143,13 @@ class ServiceErrors:
             if _is_unanswered(error):
                 return self._no_worker_of("", session_id, error)
             detail = error.worker_error_detail or error.detail
+            lacking = _KEY_ID.search(detail) if error.worker_error_type.endswith(_KEY_ERRORS) else None
+            if lacking is not None:
+                return EncryptionKeyError(
+                    f"a Worker could not serve the call: {detail[: lacking.start()]}; give all clients and Workers of "
+                    "the agent the same key",
+                    key_id=lacking.group(1),
+                )
             return WorkerRaisedError(error_type=error.worker_error_type, detail=detail)
         if is_outage(error):
             return self.unavailable(error.detail)

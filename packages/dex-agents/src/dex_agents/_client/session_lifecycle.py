@@ -17,7 +17,7 @@ from dex import (
 from dex_agents._client.connection import Connection
 from dex_agents._client.session_id import check_session_id
 from dex_agents._storage.fork_documents import ForkRecord
-from dex_agents._storage.schema import FORK, STATUS, TITLE, USER
+from dex_agents._storage.schema import FORK, SETTINGS, STATUS, TITLE, USER
 from dex_agents._turn.settings import check_size
 from dex_agents.errors import (
     ConfigurationError,
@@ -63,6 +63,9 @@ class SessionLifecycle:
         options = StartFlowOptions(ignore_already_started=True, request_id=str(uuid4()))
         options = options.with_attribute(TITLE, start.title).with_attribute(USER, start.user)
         options = options.with_attribute(STATUS, SessionStatus.AWAITING_USER_MESSAGE.value)
+        if self._flow.options.at_rest is not None:
+            # Who looks at the session hears when Workers cannot open what this client seals, and so never begin it.
+            options = options.with_attribute(SETTINGS, SessionSettings(values=start.settings))
         if fork is not None:
             options = options.with_attribute(FORK, fork)
         client = self._connection.client

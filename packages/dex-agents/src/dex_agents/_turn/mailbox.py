@@ -11,6 +11,7 @@ from dex_agents._storage.schema import (
     MESSAGE_DIGESTS,
     MESSAGE_TURNS,
     SESSION,
+    SETTINGS,
     TURN_MAIL,
     USER_MESSAGES,
     find,
@@ -65,7 +66,10 @@ def receive_steering(context: Context, message: UserMessage, options: AgentSessi
 
 def _check_room(context: Context, options: AgentSessionOptions) -> None:
     """Refuse a message that would begin a turn for which nothing is left; nothing is staged then."""
-    record = find(context, SESSION) or SessionRecord()
+    record = find(context, SESSION)
+    if record is None:
+        record = SessionRecord()
+        find(context, SETTINGS)  # raises for a session that no Worker can begin, since it was started with another key
     if is_full(record, options):
         raise SessionFullError(
             f"the message was refused: session {context.flow_id!r} keeps about {stored_bytes(record):,} bytes, and a "
