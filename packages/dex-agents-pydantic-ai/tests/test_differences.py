@@ -12,6 +12,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.run import AgentRunResult
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults
 from pydantic_ai.toolsets import FunctionToolset
+from pydantic_core import PydanticSerializationError
 
 from dex_agents.runner import StepContext
 from dex_agents.testing import (
@@ -60,29 +61,37 @@ async def test_an_agent_inside_a_tool_that_gives_up_is_a_tool_that_raises() -> N
     assert isinstance(session.calls[0].settlement, OutcomeUnknown)
 
 
-async def test_a_return_that_no_json_can_hold_settles_the_call_as_an_exception_would() -> None:
+@pytest.mark.parametrize("half", ["half \ud800", {"half": ["half \ud800"]}])
+async def test_half_of_a_surrogate_pair_in_a_return_or_an_answer_is_shown_as_a_question_mark(
+    half: str | dict[str, list[str]],
+) -> None:
     told: list[str] = []
 
     def respond(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         last = messages[-1].parts[-1]
         if not isinstance(last, ToolReturnPart):
             return ModelResponse(parts=[Call("halved", {}, "a")])
-        told.append(last.model_response_str())
-        return ModelResponse(parts=[TextPart("done")])
+        told.append(str(last.content))
+        return ModelResponse(parts=[TextPart("done \ud800")])
 
     agent: Agent[object, str] = Agent(FunctionModel(respond))
 
     @agent.tool_plain
-    def halved() -> str:
-        return "half \ud800"
+    def halved() -> str | dict[str, list[str]]:
+        return half
 
-    assert (await agent.run("go")).output == "done"
-    assert told == ["half \ud800"]
+    if isinstance(half, str):
+        assert (await agent.run("go")).output == "done \ud800"
+        assert told == [half]
+    else:
+        with pytest.raises(PydanticSerializationError):
+            await agent.run("go")
+    told.clear()
     session = session_of(agent)
-    assert finished(await session.send("go")).text == "done"
-    settlement = session.calls[0].settlement
-    assert isinstance(settlement, OutcomeUnknown)
-    assert "surrogates not allowed" in settlement.message
+    assert finished(await session.send("go")).text == "done ?"
+    assert told == [str(half).replace("\ud800", "?").replace("\\ud800", "?")]
+    assert isinstance(session.calls[0].settlement, Returned)
+    assert session.calls[0].attempts == 1
 
 
 async def test_siblings_of_a_call_that_ends_the_turn_are_still_settled() -> None:

@@ -23,18 +23,20 @@ from dex_agents.errors import (
     SessionNotFoundError,
     TurnFailedError,
 )
+from dex_agents.messages import text_message
 from dex_agents.runner import (
     BatchSettled,
     CallToolRequest,
     Closed,
     CloseTurnRequest,
+    Finished,
     FrameworkState,
     ModelStep,
     RunModelRequest,
 )
 from dex_agents.session import AgentSession
 from dex_agents.tools import Returned, ToolOutcome
-from support.scripted_runner import LOG_VARIABLE, ScriptedRunner
+from support.scripted_runner import LOG_VARIABLE, ScriptedRunner, read_runs
 from support.scripted_sessions import pending
 
 LONE_SURROGATE = "bad \ud800 text"
@@ -388,3 +390,38 @@ async def test_a_session_names_the_tool_and_the_runner_that_block_the_event_loop
     blocked = [record.getMessage() for record in caplog.records if "was blocked" in record.getMessage()]
     assert any("while tool 'read_a' ran" in message for message in blocked), blocked
     assert any("while the BlockingRunner of agent 'blocking' ran" in message for message in blocked), blocked
+
+
+class Escaping(ScriptedRunner):
+    """Has a tool and a model whose text is what `surrogateescape` made of bytes that are not UTF-8."""
+
+    async def call_tool(self, request: CallToolRequest) -> ToolOutcome:
+        await super().call_tool(request)
+        return Returned(record={LONE_SURROGATE: [LONE_SURROGATE]}, text=LONE_SURROGATE)
+
+    async def run_model(self, request: RunModelRequest) -> ModelStep:
+        step = await super().run_model(request)
+        told: dict[str, JsonValue] = {"told": [LONE_SURROGATE, LONE_SURROGATE * 100]}
+        update: dict[str, object] = {"state": _with(step.state, told)}
+        if isinstance(step.outcome, Finished):
+            said = f"{step.outcome.text} {LONE_SURROGATE}"
+            update["outcome"] = Finished(text=said, output={"said": LONE_SURROGATE})
+            update["messages"] = (text_message("assistant", said),)
+        return step.model_copy(update=update)
+
+
+@pytest.mark.parametrize("tool", ["idem_a", "write_a"])
+async def test_one_character_that_is_no_unicode_costs_neither_the_outcome_of_a_call_nor_a_model_call(
+    tmp_path: Path, log: Path, tool: str
+) -> None:
+    async with session_of(Escaping(), tmp_path) as session:
+        result = await session.ask(f"call {tool}\nrecall", timeout=10)
+
+        assert f"{tool} -> returned: bad ? text" in result.text
+        assert result.text.endswith("bad ? text")
+        assert result.output == {"said": "bad ? text"}
+        assert [run["kind"] for run in read_runs(log)] == ["model", "tool", "model"]
+        assert (await session.snapshot()).unsettled_calls == ()
+        listed = [saved.message async for saved in session.iter_messages()]
+        assert "bad ? text" in str(listed[-1].blocks)
+        await session.ask("say on", timeout=10)

@@ -17,6 +17,7 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 from pydantic_ai.usage import RunUsage
+from pydantic_core import PydanticSerializationError
 
 from dex_agents.errors import StateNotReadableError
 from dex_agents.runner import FrameworkState
@@ -211,12 +212,20 @@ def write_state(state: SessionState) -> FrameworkState:
 
 def dump_messages(messages: Sequence[ModelMessage]) -> list[JsonValue]:
     """Write messages in the framework's own JSON form."""
-    return json.loads(ModelMessagesTypeAdapter.dump_json(list(messages)))
+    return _dump(messages, exclude_none=False)
+
+
+def _dump(messages: Sequence[ModelMessage], *, exclude_none: bool) -> list[Any]:
+    try:
+        return json.loads(ModelMessagesTypeAdapter.dump_json(list(messages), exclude_none=exclude_none))
+    except PydanticSerializationError:
+        # Lone surrogates, as of `surrogateescape`: the session replaces them in what it stores.
+        return ModelMessagesTypeAdapter.dump_python(list(messages), mode="json", exclude_none=exclude_none)
 
 
 def _dump_history(messages: Sequence[ModelMessage]) -> list[JsonValue]:
     """Write messages without what they do not have, which is a third of a short one."""
-    dumped = json.loads(ModelMessagesTypeAdapter.dump_json(list(messages), exclude_none=True))
+    dumped = _dump(messages, exclude_none=True)
     for part in (part for message in dumped for part in message["parts"]):
         # Of all that may be None, only the result of a tool has no default to be read with.
         if part["part_kind"] in _RESULT_KINDS:

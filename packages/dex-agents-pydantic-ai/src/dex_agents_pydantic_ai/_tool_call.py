@@ -1,5 +1,6 @@
 """One tool call alone, through the framework's whole pipeline."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, cast
@@ -9,7 +10,7 @@ from pydantic_ai.exceptions import ToolFailed, UnexpectedModelBehavior
 from pydantic_ai.messages import ModelRequestPart, ModelResponse, ToolCallPart, ToolReturn, ToolReturnPart
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResult, ToolApproved, ToolDenied
 from pydantic_ai.usage import RunUsage
-from pydantic_core import to_jsonable_python
+from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from dex_agents.runner import CallToolRequest
 from dex_agents.tools import Asks, Question, Returned, ToolOutcome
@@ -69,9 +70,17 @@ async def run_one_call(
     record = _record(internals, run, parts, before)
     return Returned(
         record=record.model_dump(mode="json"),
-        text=result.model_response_str(wrap_if_error=False),
+        text=_shown(result),
         is_error=result.outcome != "success",
     )
+
+
+def _shown(result: ToolReturnPart[Any]) -> str:
+    try:
+        return result.model_response_str(wrap_if_error=False)
+    except PydanticSerializationError:
+        # Lone surrogates in an object or list; the session replaces them in what it stores.
+        return json.dumps(to_jsonable_python(result.content), ensure_ascii=False)
 
 
 def give_up(call: ToolCallPart, why: str, record: ToolRecord | None = None) -> Returned:

@@ -4,7 +4,16 @@ Two code versions may serve one session during a rolling deploy, so a reader ign
 field that is added later must have a default.
 """
 
+from collections.abc import Mapping
+from typing import Final, TypeVar, cast
+
 from pydantic import BaseModel, ConfigDict
+from pydantic_core import PydanticSerializationError
+
+NOT_UNICODE: Final = (UnicodeEncodeError, PydanticSerializationError)
+"""What is raised where a document with text that is not Unicode is written."""
+
+StoredT = TypeVar("StoredT", bound="Stored")
 
 
 class Stored(BaseModel):
@@ -24,3 +33,21 @@ class StoredRecord(Stored):
     """
 
     model_config = ConfigDict(frozen=True, extra="allow")
+
+
+def in_unicode(document: StoredT) -> StoredT:
+    """Return a document with `?` in place of what UTF-8 cannot hold: lone surrogates, as of `surrogateescape`.
+
+    It walks the whole document, so it is for one that could not be written as it is (`NOT_UNICODE`).
+    """
+    return type(document).model_validate(_in_unicode(document.model_dump()))
+
+
+def _in_unicode(value: object) -> object:
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode("utf-8")
+    if isinstance(value, Mapping):
+        return {_in_unicode(key): _in_unicode(item) for key, item in cast("Mapping[object, object]", value).items()}
+    if isinstance(value, list | tuple):
+        return [_in_unicode(item) for item in cast("list[object]", value)]
+    return value

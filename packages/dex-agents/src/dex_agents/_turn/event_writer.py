@@ -72,7 +72,8 @@ class EventWriter:
     @property
     def said(self) -> str:
         """All pieces of the answer so far."""
-        return "".join(self._said)
+        said = "".join(self._said)
+        return clipped(said, len(said))
 
     def reasoning(self, delta: str, *, owner: str = "") -> None:
         """Pass on a piece of the model's reasoning."""
@@ -138,6 +139,7 @@ class EventWriter:
 
     def _send_delta(self, part: tuple[str, str], text: str) -> None:
         event_type, owner = part
+        text = clipped(text, len(text))
         # One event stays far under the 100 KiB that a Stream message may have, whatever the provider sends at once.
         for start in range(0, len(text), 8 * MERGE_CHARACTERS):
             piece = text[start : start + 8 * MERGE_CHARACTERS]

@@ -5,6 +5,7 @@ from dex import Context
 from dex_agents._storage.limits import clipped
 from dex_agents._storage.records import CallRecord
 from dex_agents._storage.schema import RELEASED_CALLS, SETTLED_CALLS, TOOL_CALLS, UNSETTLED_CALLS, batch_channel
+from dex_agents._stored import NOT_UNICODE, in_unicode
 from dex_agents._turn.event_writer import EventWriter
 from dex_agents._turn.recovery import AttemptProgress
 from dex_agents.events import AgentEventType
@@ -93,7 +94,13 @@ def _bounded(record: CallRecord, settlement: Settlement) -> Settlement:
         return settlement.model_copy(update={"message": clipped(settlement.message)})
     # The model reads the record; people get the beginning of a long text.
     shown = settlement.model_copy(update={"text": settlement.text[: record.max_bytes // 8]})
-    size, room = shown.size_in_bytes(), record.max_bytes // 2
+    try:
+        size = shown.size_in_bytes()
+    except NOT_UNICODE:
+        # The call has run: one bad character must not cost its outcome.
+        shown = in_unicode(shown)
+        size = shown.size_in_bytes()
+    room = record.max_bytes // 2
     if size <= room:
         return shown
     message = (

@@ -10,6 +10,7 @@ from dex_agents._storage.message_log import MessageLog
 from dex_agents._storage.records import RunModelInput
 from dex_agents._storage.session_editor import SessionEditor
 from dex_agents._storage.state_store import StateStore, has_state
+from dex_agents._stored import NOT_UNICODE, in_unicode
 from dex_agents._turn.attempt import attempt
 from dex_agents._turn.batch import begin_batch, check_step, refuse_batch
 from dex_agents._turn.budget_check import check_budgets, failure_reason, priced, used_up_by
@@ -102,9 +103,15 @@ class RunModel(SessionStep[RunModelInput]):
                     session.update(priced_model=step.model)
                     step = step.model_copy(update={"usage": priced(step.usage, step.model, options)})
                 paid = step.usage
-                check_step(step, offered=len(steering.offered))
                 finished = isinstance(step.outcome, Finished)
-                store.save(step.state, begins_turn=not turn.state_changed, ends_turn=finished)
+                try:
+                    check_step(step, offered=len(steering.offered))
+                    store.save(step.state, begins_turn=not turn.state_changed, ends_turn=finished)
+                except NOT_UNICODE:
+                    # A model call is paid: one bad character must not repeat it. Nothing is staged yet.
+                    step, store = in_unicode(step), StateStore(context)
+                    check_step(step, offered=len(steering.offered))
+                    store.save(step.state, begins_turn=not turn.state_changed, ends_turn=finished)
                 session.update(state_bytes=store.stored_size())
                 movements = self._record(context, session, steering, step, events, input)
                 if finished:

@@ -7,7 +7,7 @@ from typing import TypeVar, cast
 
 from pydantic import BaseModel, JsonValue
 
-from dex_agents._stored import Stored
+from dex_agents._stored import NOT_UNICODE, Stored, in_unicode
 from dex_agents.runner import Closed, Compacted, FrameworkState, ModelStep, Waiting
 
 StoredT = TypeVar("StoredT", bound=Stored)
@@ -134,6 +134,10 @@ def through_json(document: StoredT) -> StoredT:
     """Write a stored document as JSON and read it back, as the way between two Steps does.
 
     Returns:
-        An equal document that shares nothing with the first.
+        An equal document that shares nothing with the first; `?` stands where text was not Unicode.
     """
-    return type(document).model_validate_json(document.model_dump_json())
+    try:
+        text = document.model_dump_json()
+    except NOT_UNICODE:
+        text = in_unicode(document).model_dump_json()
+    return type(document).model_validate_json(text)
