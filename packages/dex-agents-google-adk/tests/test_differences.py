@@ -43,6 +43,18 @@ async def test_a_tools_exception_is_told_to_the_model_and_does_not_end_the_run()
     assert durable.answers == ["sorry"]
 
 
+async def test_half_of_a_surrogate_pair_in_a_return_or_an_answer_is_shown_as_a_question_mark() -> None:
+    def halved() -> str:
+        """Return half of a pair."""
+        return "half \ud800"
+
+    llm = ScriptedLlm([[call("halved", {}, "a")], "done \ud800"])
+    session = session_of(LlmAgent(name="root", model=llm, tools=[halved]))
+    assert finished(await session.send("go")).text == "done ?"
+    assert llm.shown[-1].results == {"a": {"result": "half ?"}}
+    assert finished(await session.send("on")).text == "done ?"
+
+
 async def test_parallel_tools_do_not_see_each_others_state() -> None:
     def build(world: World) -> LlmAgent:
         def put(item: str, tool_context: ToolContext) -> int:

@@ -168,10 +168,15 @@ def dump_event(event: Event) -> JsonValue:
     Raises:
         TurnFailedError: It holds a value that cannot be written as JSON.
     """
+    dumped: dict[str, Any]
     try:
-        dumped: dict[str, Any] = json.loads(event.model_dump_json(by_alias=True, exclude_none=True))
-    except PydanticSerializationError as error:
-        raise TurnFailedError(f"an event of agent {event.author!r} cannot be written as JSON: {error}") from error
+        dumped = json.loads(event.model_dump_json(by_alias=True, exclude_none=True))
+    except PydanticSerializationError:
+        try:
+            # Lone surrogates, as of `surrogateescape`: the session replaces them in what it stores.
+            dumped = event.model_dump(mode="json", by_alias=True, exclude_none=True)
+        except (PydanticSerializationError, UnicodeEncodeError) as error:
+            raise TurnFailedError(f"an event of agent {event.author!r} cannot be written as JSON: {error}") from error
     dumped["actions"] = without_empty(dumped["actions"])
     return without_empty({**dumped, "nodeInfo": _node_info(dumped)})
 
