@@ -17,6 +17,7 @@ from agents.items import (
     ToolCallOutputItem,
 )
 from pydantic import BaseModel, JsonValue
+from pydantic_core import from_json
 
 from dex_agents.errors import TurnFailedError
 from dex_agents.messages import Block, CallBlock, MediaBlock, Message, ReasoningBlock, ResultBlock, TextBlock
@@ -122,7 +123,8 @@ def to_arguments(value: Any) -> JsonValue:
         return value.model_dump(mode="json", exclude_none=True)
     if isinstance(value, str):
         try:
-            parsed = cast("JsonValue", json.loads(value)) if value else {}
+            # Unlike `json` it also refuses what is nested too deep to be stored and read again.
+            parsed = cast("JsonValue", from_json(value)) if value else {}
         except ValueError:
             return value
         return parsed if isinstance(parsed, dict) else value

@@ -1,7 +1,6 @@
 """Blocks of the session's log to and from the framework's content."""
 
 import base64
-import json
 from collections.abc import Collection, Sequence
 from typing import Final, cast
 
@@ -27,6 +26,7 @@ from pydantic_ai.messages import (
     UserPromptPart,
     VideoUrl,
 )
+from pydantic_core import from_json
 
 from dex_agents.errors import TurnFailedError
 from dex_agents.messages import (
@@ -138,7 +138,8 @@ def to_arguments(arguments: object) -> JsonValue:
         return {}
     if isinstance(arguments, str):
         try:
-            parsed = cast("JsonValue", json.loads(arguments))
+            # Unlike `json` it also refuses what is nested too deep to be stored and read again.
+            parsed = cast("JsonValue", from_json(arguments))
         except ValueError:
             return arguments
         return parsed if isinstance(parsed, dict) else arguments

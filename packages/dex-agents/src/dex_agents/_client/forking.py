@@ -9,6 +9,7 @@ from pydantic import JsonValue
 from dex_agents._client.connection import Connection
 from dex_agents._client.content import check_label
 from dex_agents._client.message_pages import MessagePages
+from dex_agents._client.service_errors import check_settings
 from dex_agents._client.session_id import check_session_id
 from dex_agents._client.session_lifecycle import SessionLifecycle
 from dex_agents._storage.fork_documents import ForkRecord, HistoryEnd, HistoryPart, TurnEndPage, TurnEndRequest
@@ -141,6 +142,7 @@ class Forking:
         return page, state_of("".join(pieces))
 
     async def _start(self, order: ForkOrder, page: TurnEndPage) -> ForkRecord:
+        check_settings(order.settings or {})
         start = SessionStart(
             title=check_label("title", page.title if order.title is None else order.title),
             user=check_label("user", page.user if order.user is None else order.user),

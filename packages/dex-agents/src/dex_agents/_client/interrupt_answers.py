@@ -7,7 +7,7 @@ from dex import RPCInvokeOptions
 from pydantic import JsonValue
 
 from dex_agents._client.connection import Connection
-from dex_agents._client.service_errors import check_numbers, refused_values
+from dex_agents._client.service_errors import check_json, refused_values
 from dex_agents._storage.limits import MAX_BATCH_BYTES
 from dex_agents._storage.schema import INTERRUPTS
 from dex_agents.errors import (
@@ -39,7 +39,7 @@ def answer_of(interrupt_id: str, **fields: JsonValue) -> InterruptAnswer:
         ConfigurationError: It has a value that no JSON holds, such as NaN.
     """
     for name, value in fields.items():
-        check_numbers(f"{name} for {interrupt_id!r}", value)
+        check_json(f"{name} for {interrupt_id!r}", value)
     with refused_values():
         return InterruptAnswer.model_validate({"interrupt_id": interrupt_id, **fields})
 

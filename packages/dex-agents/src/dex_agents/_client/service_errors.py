@@ -1,7 +1,7 @@
 """Turns what the Dex SDK raises into the errors of this package."""
 
 import re
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
 from typing import Final
@@ -21,7 +21,7 @@ from dex import (
 )
 from pydantic_core import PydanticSerializationError, ValidationError
 
-from dex_agents._storage.limits import not_a_json_number
+from dex_agents._storage.limits import json_problem
 from dex_agents._storage.sealing import key_error_in
 from dex_agents.errors import (
     ConfigurationError,
@@ -68,19 +68,29 @@ def refused_values() -> Generator[None, None, None]:
         raise _not_sendable(error) from error
 
 
-def check_numbers(name: str, value: object) -> None:
-    """Refuse numbers that JSON does not have; they would be stored as null.
+def check_json(name: str, value: object) -> None:
+    """Refuse numbers that JSON does not have, which would be stored as null, and what is nested too deep to be read.
 
     Args:
         name: What the value is, for the error.
-        value: Plain JSON data; what it holds beside numbers is looked at elsewhere.
+        value: Plain JSON data; what else it holds is looked at elsewhere.
 
     Raises:
-        ConfigurationError: It has a NaN or an infinite number somewhere.
+        ConfigurationError: It has a NaN or an infinite number somewhere, or more than 100 levels.
     """
-    found = not_a_json_number(value)
-    if found is not None:
-        raise ConfigurationError(f"{name} has the number {found!r}, which JSON does not have: send null or a text")
+    problem = json_problem(value)
+    if problem is not None:
+        raise ConfigurationError(f"{name} {problem}: send null or a text instead")
+
+
+def check_settings(values: Mapping[str, object]) -> None:
+    """Refuse settings that cannot be stored as JSON and read again, before Pydantic refuses them in its own words.
+
+    Raises:
+        ConfigurationError: See `check_json`.
+    """
+    for name, value in values.items():
+        check_json(f"the setting {name!r}", value)
 
 
 def is_outage(error: DexServiceError) -> bool:

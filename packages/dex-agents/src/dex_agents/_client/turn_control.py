@@ -11,6 +11,7 @@ from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, w
 
 from dex_agents._client.connection import Connection
 from dex_agents._client.content import refusal_of
+from dex_agents._client.service_errors import check_settings
 from dex_agents._storage.limits import MAX_MESSAGE_BYTES, MAX_STEERING_BYTES
 from dex_agents._storage.schema import MESSAGE_DIGESTS, MESSAGE_TURNS, UNSETTLED_CALLS
 from dex_agents._turn.guarded_telemetry import guarded
@@ -90,6 +91,7 @@ class TurnControl:
         Raises:
             ConfigurationError: They would be too large.
         """
+        check_settings(changes)
         try:
             check_size(SessionSettings(values=dict(changes)))
         except ValueError as error:

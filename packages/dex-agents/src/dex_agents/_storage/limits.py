@@ -6,7 +6,6 @@ settings twice. What any Step or RPC loads of them stays under 3.9 MiB.
 """
 
 import math
-from collections.abc import Mapping
 from typing import Final, cast
 
 MAX_STATE_BYTES: Final = 1792 * 1024
@@ -59,18 +58,62 @@ MAX_UNSETTLED_CALLS: Final = 200
 """Calls of unknown outcome that are listed; the oldest is forgotten when there are more."""
 
 
+MAX_NESTING: Final = 100
+"""Levels of lists and objects in one value. Pydantic 2 reads about 200 from JSON text but writes about 255, so that a
+deeper value could be stored and never be read again; half of 200 leaves room for what a value is stored in."""
+
+MAX_RECORD_NESTING: Final = 125
+"""Of what an adapter records with a call: a value of `MAX_NESTING`, and what the framework has around it."""
+
+MAX_STATE_NESTING: Final = 150
+"""Of one message in the framework's state, which has such records in it."""
+
+
+_CONTAINERS: Final = (dict, list, tuple)
+_Container = dict[str, object] | list[object] | tuple[object, ...]
+
+
 def clipped(text: str, characters: int = MAX_ERROR_TEXT) -> str:
     """Return a text that can be stored: bounded, and without what is not Unicode text (lone surrogates)."""
     return text[:characters].encode("utf-8", "replace").decode("utf-8")
 
 
+def nests_too_deep(value: object, most: int = MAX_NESTING) -> bool:
+    """Whether lists and objects in plain JSON data are nested deeper than `most` levels."""
+    level: list[_Container] = [[value]]
+    for _ in range(most + 1):
+        level = _inner(level)
+        if not level:
+            return False
+    return True
+
+
 def not_a_json_number(value: object) -> float | None:
-    """Return the first NaN or infinite number in plain JSON data; None when there is none."""
-    if isinstance(value, float):
-        return None if math.isfinite(value) else value
-    items: list[object] = []
-    if isinstance(value, Mapping):
-        items = list(cast("Mapping[object, object]", value).values())
-    elif isinstance(value, list | tuple):
-        items = list(cast("list[object]", value))
-    return next((found for item in items if (found := not_a_json_number(item)) is not None), None)
+    """Return a NaN or infinite number in plain JSON data that is not nested too deep; None when there is none."""
+    level: list[_Container] = [[value]]
+    while level:
+        for parent in level:
+            for child in parent.values() if isinstance(parent, dict) else parent:
+                if isinstance(child, float) and not math.isfinite(child):
+                    return child
+        level = _inner(level)
+    return None
+
+
+def json_problem(value: object) -> str | None:
+    """Return why a value cannot be stored as JSON and read again, to follow its name; None when it can."""
+    if nests_too_deep(value):
+        return f"is nested deeper than {MAX_NESTING} levels"
+    number = not_a_json_number(value)
+    return None if number is None else f"has the number {number!r}, which JSON does not have"
+
+
+def _inner(level: list[_Container]) -> list[_Container]:
+    """Return the lists and objects one level deeper, each once: what is met again would multiply with every level."""
+    found: dict[int, _Container] = {}
+    for parent in level:
+        for child in parent.values() if isinstance(parent, dict) else parent:
+            if isinstance(child, _CONTAINERS):
+                inner = cast("_Container", child)
+                found[id(inner)] = inner
+    return list(found.values())

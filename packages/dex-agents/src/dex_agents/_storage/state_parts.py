@@ -16,6 +16,9 @@ from typing import Final, cast
 from pydantic import JsonValue
 from pydantic_core import from_json
 
+from dex_agents._storage.limits import MAX_STATE_NESTING, nests_too_deep
+from dex_agents.errors import TurnFailedError
+
 _PART_BYTES: Final = 256
 _GROUP: Final = 8  # research: 8 wrote a third less than 32 for append-only lists
 
@@ -173,6 +176,13 @@ class Split:
             return value
         encoded = self._written_before.get(text)
         if encoded is None:
+            # A text that is too short for it is not looked into; counting costs a hundredth of writing it.
+            may_be_deep = text.count("[") + text.count("{") > MAX_STATE_NESTING
+            if may_be_deep and nests_too_deep(value, MAX_STATE_NESTING):
+                raise TurnFailedError(
+                    f"the session's model history would be nested deeper than {MAX_STATE_NESTING} levels, which could "
+                    "not be read again: keep what tools return and what the agent keeps flat"
+                )
             encoded = self._encode(value)
             encoded_text = dump(encoded)
             if len(encoded_text) >= _PART_BYTES:

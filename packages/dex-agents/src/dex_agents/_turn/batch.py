@@ -1,13 +1,17 @@
 """Begins a batch: mints the calls of one model response and starts the Steps that settle them."""
 
 from dex import AsyncContext
+from pydantic import JsonValue
 
 from dex_agents._storage.limits import (
     MAX_ANSWER_BYTES,
     MAX_ARGUMENTS_BYTES,
     MAX_BATCH_BYTES,
     MAX_BATCH_CALLS,
-    not_a_json_number,
+    MAX_NESTING,
+    MAX_RECORD_NESTING,
+    json_problem,
+    nests_too_deep,
 )
 from dex_agents._storage.records import CallRecord
 from dex_agents._storage.schema import TOOL_CALLS
@@ -17,8 +21,9 @@ from dex_agents._turn.interrupts import approval_question, begin_interrupts
 from dex_agents._turn.settlement import record_settlement
 from dex_agents.errors import TurnFailedError
 from dex_agents.events import AgentEventType
+from dex_agents.messages import CallBlock
 from dex_agents.options import AgentSessionOptions
-from dex_agents.runner import ModelStep, Waiting
+from dex_agents.runner import Finished, ModelStep, Waiting
 from dex_agents.snapshot import SessionStatus
 from dex_agents.steps import _moves
 from dex_agents.steps._moves import Movement
@@ -141,6 +146,12 @@ def check_step(step: ModelStep, *, offered: int) -> None:
     """
     if not 0 <= step.steering_taken <= offered:
         raise TurnFailedError(f"the runner took {step.steering_taken} steering messages of {offered}")
+    for message in step.messages:
+        for block in message.blocks:
+            if isinstance(block, CallBlock):
+                _check_json(f"an argument of call {block.call_id!r} of {block.name!r}", block.arguments)
+    if isinstance(step.outcome, Finished) and nests_too_deep(step.outcome.output):
+        raise TurnFailedError(f"the agent's output is nested deeper than {MAX_NESTING} levels")
     for said in (*step.messages, step.outcome):
         if not isinstance(said, Waiting) and (size := said.size_in_bytes()) > MAX_ANSWER_BYTES:
             raise TurnFailedError(f"the agent said {size} bytes at once, more than {MAX_ANSWER_BYTES}")
@@ -153,6 +164,14 @@ def _check_batch(waiting: Waiting) -> None:
         raise TurnFailedError("the runner waits for nothing: `Waiting` needs a call or a question")
     if len(waiting.calls) > MAX_BATCH_CALLS:
         raise TurnFailedError(f"the model asked for {len(waiting.calls)} calls at once, more than {MAX_BATCH_CALLS}")
+    for request in waiting.calls:
+        call = f"call {request.call_id!r} of {request.name!r}"
+        _check_json(f"an argument of {call}", request.arguments)
+        if nests_too_deep(request.detail, MAX_RECORD_NESTING):
+            raise TurnFailedError(f"what the runner keeps with {call} has more than {MAX_RECORD_NESTING} levels")
+    for question in waiting.questions:
+        if nests_too_deep([question.detail, question.answer_schema], MAX_RECORD_NESTING):
+            raise TurnFailedError(f"question {question.id!r} has data of more than {MAX_RECORD_NESTING} levels")
     size = sum(asked.size_in_bytes() for asked in (*waiting.calls, *waiting.questions))
     if size > MAX_ARGUMENTS_BYTES:
         raise TurnFailedError(
@@ -164,9 +183,10 @@ def _check_batch(waiting: Waiting) -> None:
         if identity in seen:
             raise TurnFailedError(f"two calls of one model response have the id {request.call_id!r}")
         seen.add(identity)
-        if (number := not_a_json_number(request.arguments)) is not None:
-            raise TurnFailedError(
-                f"call {request.call_id!r} of {request.name!r} has the argument {number!r}, which JSON does not have"
-            )
         if any(not 0 <= index < position for index in request.after):
             raise TurnFailedError(f"call {request.call_id!r} must wait for {request.after!r}, which are not before it")
+
+
+def _check_json(name: str, value: JsonValue) -> None:
+    if (problem := json_problem(value)) is not None:
+        raise TurnFailedError(f"{name} {problem}")

@@ -9,7 +9,7 @@ from typing import Final
 from dex import AsyncContext
 from pydantic import JsonValue
 
-from dex_agents._storage.limits import clipped
+from dex_agents._storage.limits import clipped, nests_too_deep
 from dex_agents._turn.redaction import EventFeed
 from dex_agents.events import AgentEvent, AgentEventType
 
@@ -170,7 +170,7 @@ class EventWriter:
 def _small(data: JsonValue) -> JsonValue:
     """Return the data when it is JSON of a bounded size; a feed must not fail the tool that reports to it."""
     try:
-        return data if len(json.dumps(data)) <= _MAX_DATA_BYTES else None
+        return None if nests_too_deep(data) or len(json.dumps(data)) > _MAX_DATA_BYTES else data
     except (TypeError, ValueError, RecursionError):
         _logger.warning("the data of an AgentEvent is no JSON and was left out: %s", type(data).__name__)
         return None

@@ -8,7 +8,7 @@ from typing import Final
 
 from dex import Context
 
-from dex_agents._storage.limits import MAX_BATCH_BYTES, MAX_KEPT_INTERRUPTS, MAX_SHOWN_ARGUMENTS
+from dex_agents._storage.limits import MAX_BATCH_BYTES, MAX_KEPT_INTERRUPTS, MAX_SHOWN_ARGUMENTS, json_problem
 from dex_agents._storage.records import AwaitApprovalInput, CallRecord, InterruptRecord
 from dex_agents._storage.schema import INTERRUPTS, WAKE_UPS, find_instance
 from dex_agents._turn.answer_check import answer_problem
@@ -130,6 +130,11 @@ def take_answer(
         return False
     if record.interrupt.deadline is not None and time.time() >= record.interrupt.deadline:
         return False
+    if (nested := json_problem([answer.arguments, answer.value])) is not None:
+        raise AnswerNotValidError(
+            f"the answer to {answer.interrupt_id!r} was not taken, it {nested}: correct it and answer again",
+            session_id=context.flow_id,
+        )
     size = answer.size_in_bytes()
     if size > record.max_answer_bytes + _ENVELOPE_BYTES:
         raise AnswerTooLargeError(

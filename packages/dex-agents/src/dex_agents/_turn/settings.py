@@ -2,7 +2,7 @@
 
 from dex import Context
 
-from dex_agents._storage.limits import MAX_SETTINGS_BYTES, not_a_json_number
+from dex_agents._storage.limits import MAX_SETTINGS_BYTES, json_problem
 from dex_agents._storage.schema import SETTINGS, find
 from dex_agents.snapshot import SessionSettings, SettingsUpdate
 
@@ -23,14 +23,14 @@ def change_settings(context: Context, update: SettingsUpdate) -> SessionSettings
 
 
 def check_size(settings: SessionSettings) -> None:
-    """Refuse settings that are too large to travel with every Step, or have a number that no JSON holds.
+    """Refuse settings that are too large to travel with every Step, or have what JSON cannot hold or be read with.
 
     Raises:
         ValueError: They do.
     """
     for name, value in settings.values.items():
-        if (number := not_a_json_number(value)) is not None:
-            raise ValueError(f"the setting {name!r} has the number {number!r}, which JSON does not have")
+        if (problem := json_problem(value)) is not None:
+            raise ValueError(f"the setting {name!r} {problem}")
     size = settings.size_in_bytes()
     if size > MAX_SETTINGS_BYTES:
         raise ValueError(

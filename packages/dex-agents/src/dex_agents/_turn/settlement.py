@@ -2,7 +2,7 @@
 
 from dex import Context
 
-from dex_agents._storage.limits import clipped
+from dex_agents._storage.limits import MAX_RECORD_NESTING, clipped, nests_too_deep
 from dex_agents._storage.records import CallRecord
 from dex_agents._storage.schema import RELEASED_CALLS, SETTLED_CALLS, TOOL_CALLS, UNSETTLED_CALLS, batch_channel
 from dex_agents._stored import NOT_UNICODE, in_unicode
@@ -94,19 +94,20 @@ def _bounded(record: CallRecord, settlement: Settlement) -> Settlement:
         return settlement.model_copy(update={"message": clipped(settlement.message)})
     # The model reads the record; people get the beginning of a long text.
     shown = settlement.model_copy(update={"text": settlement.text[: record.max_bytes // 8]})
-    try:
-        size = shown.size_in_bytes()
-    except NOT_UNICODE:
-        # The call has run: one bad character must not cost its outcome.
-        shown = in_unicode(shown)
-        size = shown.size_in_bytes()
-    room = record.max_bytes // 2
-    if size <= room:
-        return shown
-    message = (
-        f"the call ran and returned, but its result has {size} bytes, more than the {room} that each call of this "
-        "batch may record; let the tool return a reference or a part"
-    )
+    if nests_too_deep(shown.record, MAX_RECORD_NESTING):
+        problem = f"its result is nested too deep, with more than {MAX_RECORD_NESTING} levels as it is recorded"
+    else:
+        try:
+            size = shown.size_in_bytes()
+        except NOT_UNICODE:
+            # The call has run: one bad character must not cost its outcome.
+            shown = in_unicode(shown)
+            size = shown.size_in_bytes()
+        room = record.max_bytes // 2
+        if size <= room:
+            return shown
+        problem = f"its result has {size} bytes, more than the {room} that each call of this batch may record"
+    message = f"the call ran and returned, but {problem}; let the tool return a reference or a part"
     if record.request.policy.effect is ToolEffect.READ:
         return Failed(message=message)
     return OutcomeUnknown(message=message)

@@ -6,6 +6,7 @@ from typing import Final
 from dex import AsyncContext, StepDecision, ValueMappingError, dead_end, go_to_many
 
 from dex_agents._inquiry import Inquiry, is_user_question
+from dex_agents._storage.limits import MAX_RECORD_NESTING, nests_too_deep
 from dex_agents._storage.records import CallInput, CallRecord
 from dex_agents._storage.schema import SESSION, TOOL_CALLS, find_instance
 from dex_agents._storage.state_store import StateStore
@@ -172,8 +173,12 @@ def _stage(
             return go_to_many(_moves.to_await_tool_start(record.call_id, delay_seconds=delay))
         case Asks(questions=questions, resume=resume):
             asking = record.model_copy(update={"questions": questions, "resume": resume})
-            if not asking.room_for_answers():
-                asked_too_much = "the tool asked with more data than a session can record"
+            asked = [
+                resume,
+                *(detail for question in questions for detail in (question.detail, question.answer_schema)),
+            ]
+            if nests_too_deep(asked, MAX_RECORD_NESTING) or not asking.room_for_answers():
+                asked_too_much = "the tool asked with more data, or data nested deeper, than a session can record"
                 return end_call(context, events, record, settlement_after_loss(asking, _RAN, asked_too_much), services)
             if record.ask_round >= MAX_ASK_ROUNDS:
                 settle_call(context, events, record, Failed(message=f"the tool asked more than {MAX_ASK_ROUNDS} times"))

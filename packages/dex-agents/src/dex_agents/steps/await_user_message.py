@@ -16,7 +16,7 @@ from dex import (
 
 from dex_agents._storage import state_store
 from dex_agents._storage.kept_turns import keep_turn_end
-from dex_agents._storage.limits import MAX_SETTINGS_BYTES, MAX_UNSETTLED_CALLS, clipped
+from dex_agents._storage.limits import MAX_UNSETTLED_CALLS, clipped
 from dex_agents._storage.message_log import MessageLog
 from dex_agents._storage.records import TurnRecord
 from dex_agents._storage.schema import (
@@ -45,6 +45,7 @@ from dex_agents._turn.failure_note import joined_notes
 from dex_agents._turn.forking import is_receiving, open_fork
 from dex_agents._turn.measuring import begin_trace
 from dex_agents._turn.outcome_reports import take_reports
+from dex_agents._turn.settings import check_size
 from dex_agents._turn.turn_mail import begin_mail
 from dex_agents.events import AgentEventType
 from dex_agents.messages import Message
@@ -173,9 +174,9 @@ def _introduce(context: AsyncContext, start: SessionStart) -> None:
 
 def _usable(settings: SessionSettings, session_id: str) -> SessionSettings:
     """Drop settings that would not travel with every Step; our own client refuses them before the session starts."""
-    if settings.size_in_bytes() <= MAX_SETTINGS_BYTES:
-        return settings
-    _logger.error(
-        "session %s was started with settings over %d bytes; they are dropped", session_id, MAX_SETTINGS_BYTES
-    )
-    return SessionSettings()
+    try:
+        check_size(settings)
+    except ValueError as error:
+        _logger.error("session %s was started with settings that are dropped: %s", session_id, error)
+        return SessionSettings()
+    return settings

@@ -6,6 +6,7 @@ from pydantic import JsonValue
 
 from dex_agents._client.content import check_label
 from dex_agents._client.forking import ForkOrder
+from dex_agents._client.service_errors import check_settings
 from dex_agents._client.session_search import SessionPage, session_query, summary_of
 from dex_agents._client.verbs.base import ClientBase
 from dex_agents.errors import ConfigurationError
@@ -33,6 +34,7 @@ class SessionVerbs(ClientBase):
             InvalidSessionIdError: The id cannot be one.
             SessionAlreadyExistsError: The id belongs to another agent's session.
         """
+        check_settings(settings or {})
         start = SessionStart(
             title=check_label("title", title), user=check_label("user", user), settings=dict(settings or {})
         )
