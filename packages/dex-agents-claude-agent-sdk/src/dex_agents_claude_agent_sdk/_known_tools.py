@@ -14,11 +14,14 @@ _JSON_TYPES: Final[Mapping[type, str]] = {str: "string", int: "integer", float: 
 
 
 def known_tools(options: ClaudeAgentOptions, book: ToolBook) -> tuple[KnownTool, ...]:
-    """List the tools of own servers, the listed tools of the CLI, and one line for each external server."""
+    """List the tools of own servers, the listed tools of the CLI, and one line for each server that lists none."""
     known: list[KnownTool] = []
     own = own_servers(options)
     for server, instance in own.items():
-        tools = sdk_tools_of(instance) or {}
+        tools = sdk_tools_of(instance)
+        if tools is None:
+            known.append(_known(f"{server_prefix(server)}*", book))
+            continue
         known += [_known(server_prefix(server) + name, book, tool.input_schema) for name, tool in tools.items()]
     names = list(options.tools) if isinstance(options.tools, list) else []
     if isinstance(options.mcp_servers, dict):

@@ -43,6 +43,22 @@ CONVERSATION_TOOLS: Final = frozenset(
 )
 """Tools of the CLI that reach nothing outside the conversation; its own rules decide about them."""
 
+_OTHER_CLI_TOOLS: Final = frozenset(
+    {
+        "BashOutput",
+        "KillBash",
+        "KillShell",
+        "LSP",
+        "ListMcpResourcesTool",
+        "ReadMcpResourceTool",
+        "SlashCommand",
+        "TaskOutput",
+        "TaskStop",
+        "WebFetch",
+        "WebSearch",
+    }
+)
+
 _NOT_IN_NAMES: Final = re.compile(r"[^a-zA-Z0-9_-]")
 
 
@@ -83,6 +99,12 @@ class ToolBook:
             or bool(options.setting_sources)
         )
         self._allowed = frozenset(rule.partition("(")[0].strip() for rule in options.allowed_tools)
+
+    @property
+    def checked_names(self) -> tuple[str, ...]:
+        """The names of the policies without those of the CLI's tools, which it has although no option lists them."""
+        of_cli = {ASK_USER, *STEPWISE_CLI_TOOLS, *CONVERSATION_TOOLS, *_OTHER_CLI_TOOLS}
+        return tuple(name for name in self._policies if name not in of_cli)
 
     def own_tool(self, name: str) -> tuple[str, str] | None:
         """Return the server and the tool's name there, for a tool of the application's own."""

@@ -145,6 +145,7 @@ class ClaudeAgentRunner:
             supports_steering=True,
             supports_compaction=True,
             tools=known_tools(self._options, self._book),
+            policy_names=self._book.checked_names,
         )
 
     async def run_model(self, request: RunModelRequest) -> ModelStep:

@@ -122,6 +122,7 @@ class GoogleADKRunner:
             supports_steering=True,
             supports_compaction=True,
             tools=list_known_tools(self._runs.root, self._policies),
+            policy_names=tuple(self._policies),
         )
 
     async def run_model(self, request: RunModelRequest) -> ModelStep:

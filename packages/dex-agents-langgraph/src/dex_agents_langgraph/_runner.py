@@ -129,6 +129,7 @@ class LangGraphRunner:
             supports_steering=True,
             supports_compaction=False,
             tools=self.report().tools,
+            policy_names=tuple(self._policies),
         )
 
     async def run_model(self, request: RunModelRequest) -> ModelStep:

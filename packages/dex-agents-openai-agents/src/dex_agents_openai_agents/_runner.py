@@ -118,6 +118,7 @@ class OpenAIAgentsRunner(Generic[ContextT]):
             supports_steering=True,
             supports_compaction=not self._runs.auto_previous_response_id,
             tools=known_tools(self._agent, self._policies),
+            policy_names=tuple(self._policies),
         )
 
     async def aclose(self) -> None:

@@ -124,6 +124,7 @@ class PydanticAIRunner(Generic[DepsT, OutputT]):
             supports_steering=True,
             supports_compaction=True,
             tools=tuple(tools),
+            policy_names=tuple(self._policies),
         )
 
     async def run_model(self, request: RunModelRequest) -> ModelStep:

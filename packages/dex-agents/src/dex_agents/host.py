@@ -16,6 +16,7 @@ from dex_agents._client.address import named_server_address
 from dex_agents._client.connection import Connection
 from dex_agents._serving.engine import DEFAULT_DIRECTORY, RunningEngine
 from dex_agents._serving.signals import wait_for_stop_signal
+from dex_agents._serving.unknown_names import warn_of_unknown_names
 from dex_agents._serving.worker import DEFAULT_MAX_CONCURRENT_TASKS, RunningWorker
 from dex_agents.checks import check, check_instance, is_number, is_whole
 from dex_agents.client import AgentSessionClient
@@ -113,6 +114,7 @@ class AgentHost:
             resources.push_async_callback(connection.close)
             if self._with_worker:
                 for flow in self._flows.values():
+                    warn_of_unknown_names(flow)
                     flow.partial_texts.connect(partial(connection.client.invoke_rpc, flow.keep_partial_text))
                     resources.push_async_callback(flow.partial_texts.disconnect)
                 worker = RunningWorker(

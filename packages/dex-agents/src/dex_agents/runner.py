@@ -475,6 +475,7 @@ class Description:
         supports_steering: Whether it takes messages in the middle of a turn.
         supports_compaction: Whether `compact` works.
         tools: The tools that are known before a run.
+        policy_names: The names for which the application gave policies. A host warns of those that fit none of `tools`.
     """
 
     framework: str
@@ -483,6 +484,7 @@ class Description:
     supports_steering: bool
     supports_compaction: bool
     tools: tuple[KnownTool, ...] = ()
+    policy_names: tuple[str, ...] = ()
 
 
 class AgentFrameworkRunner(Protocol):

@@ -118,6 +118,7 @@ class AgentSessionFlow(Flow[SessionStart]):
         name: The Flow type.
         runner: The agent.
         options: The application's choices.
+        reconcilers: By tool name.
         events: The Stream of AgentEvents.
         partial_texts: Connected by the host that serves the agent.
     """
@@ -159,6 +160,7 @@ class AgentSessionFlow(Flow[SessionStart]):
         self.name = check_flow_name(name)
         self.runner = runner
         self.options = options
+        self.reconcilers = reconcilers or {}
         self.events = Stream(EVENT_STREAM_NAME, AgentEvent, options.event_stream_capacity_bytes)
         self.partial_texts = PartialTexts()
         self._services = SessionServices(
@@ -166,7 +168,7 @@ class AgentSessionFlow(Flow[SessionStart]):
             options,
             EventFeed(self.events, options, agent=name),
             agent=name,
-            reconcilers=reconcilers or {},
+            reconcilers=self.reconcilers,
             settings_resolver=settings_resolver,
             partial_texts=self.partial_texts,
         )
