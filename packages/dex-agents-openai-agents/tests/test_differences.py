@@ -41,6 +41,19 @@ async def test_a_tools_exception_is_settled_by_its_effect_where_a_plain_run_asks
     assert "outcome of this call is unknown" in model.shown[1].results["a"]
 
 
+async def test_numbers_that_json_does_not_have_are_shown_to_the_model_as_in_a_plain_run() -> None:
+    model = ScriptedModel([[call("measure", "a")], "done"])
+
+    @function_tool
+    def measure() -> list[float]:
+        return [1.0, float("nan"), float("inf")]
+
+    agent: Agent[Any] = Agent(name="a", model=model, tools=[measure])
+    await Runner.run(agent, "go")
+    finished(await session_of(agent).send("go"))
+    assert model.shown[1].results["a"] == model.shown[3].results["a"] == "[1.0, nan, inf]"
+
+
 async def test_results_beside_approvals_stand_in_the_order_of_the_calls() -> None:
     def build(model: ScriptedModel, log: list[str]) -> Agent[Any]:
         @function_tool(needs_approval=True)

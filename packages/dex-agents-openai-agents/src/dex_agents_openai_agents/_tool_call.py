@@ -137,7 +137,7 @@ def _replayable(output: Any, wire: Any) -> JsonValue:
     if isinstance(wire, list):
         return [_to_tool_content(part) for part in cast("list[Any]", wire)]
     try:
-        kept = json.loads(json.dumps(output))
+        kept = json.loads(json.dumps(output, allow_nan=False))
     except (TypeError, ValueError):
         return str(wire)
     return kept if type(kept) is type(output) and str(kept) == str(output) else str(wire)
