@@ -6,6 +6,7 @@ import pytest
 
 from dex_agents.messages import CallBlock, ResultBlock
 from dex_agents.testing import TurnPlan
+from dex_agents.tools import ToolEffect, ToolPolicies
 from support.claude_sessions import Shop, call, results, said_by_user, shown
 from support.fake_provider import Reply, ToolCall
 
@@ -54,7 +55,8 @@ async def test_three_turns_of_reads_and_writes_in_every_order_show_the_model_exa
             assert shown(next(requests)) == wanted
             wanted += exchange(reply)
     calls = [each for replies in turns.values() for reply in replies for each in reply.tool_calls]
-    assert sorted(shop.log) == sorted(f"{each.name[11:]} {dict(each.arguments)['x']}" for each in calls)  # pyright: ignore
+    # In the model's order, the reads behind a write too.
+    assert shop.log == [f"{each.name[11:]} {dict(each.arguments)['x']}" for each in calls]  # pyright: ignore
     logged = [block for message in session.messages for block in message.blocks]
     assert [block.call_id for block in logged if isinstance(block, CallBlock)] == [each.id for each in calls]
     assert sorted(block.call_id for block in logged if isinstance(block, ResultBlock)) == sorted(
@@ -81,6 +83,22 @@ async def test_calls_that_the_cli_settles_itself_may_stand_before_and_between_wr
     assert "required" in told["w3"]
     assert sorted(shop.log) == ["read 1", "write 1", "write 2"]
     assert not (shop.directory / "ran").exists()
+
+
+async def test_own_reads_behind_a_write_run_behind_it_and_reads_of_the_cli_before_it(shop: Shop) -> None:
+    kept = str(shop.directory / "kept")
+    writes = ToolCall("Write", {"file_path": kept, "content": "new"}, "c1")
+    reads = ToolCall("Read", {"file_path": kept}, "c2")
+    calls = [call("read", "r1", "1"), writes, reads, call("read", "r2", "2")]
+    shop.provider.script([Reply(tool_calls=calls), Reply(text="done")])
+    tools: ToolPolicies = {"Read": ToolEffect.READ, "Write": ToolEffect.IDEMPOTENT_WRITE}
+    session = shop.session(shop.options(tools=["Read", "Write"]), tools=tools)
+    await session.send("go")
+
+    told = results(shop.provider.requests[-1])
+    assert [*told] == ["r1", "c1", "c2", "r2"]
+    assert "does not exist" in told["c2"]
+    assert [(each.request.call_id, each.request.after) for each in session.calls] == [("c1", ()), ("r2", (0,))]
 
 
 @pytest.mark.parametrize("ending", ["cancelled", "failed"])

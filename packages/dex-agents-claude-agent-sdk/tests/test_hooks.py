@@ -52,9 +52,9 @@ async def test_hooks_refuse_change_and_put_to_people_what_would_run_in_a_step(sh
 
     told = results(shop.provider.requests[-1])
     assert told["w0"] == told["w9"] == "the hook says no"
-    assert shop.log == ["read 1", "write changed", "write ask", "write plain"]
+    assert shop.log == ["write changed", "write ask", "write plain", "read 1"]
     assert asked == ["w2"]
-    assert {"PreToolUse w0", "PreToolUse w3", "PreToolUse r", "PostToolUse r"} <= set(seen)
+    assert {"PreToolUse w0", "PreToolUse w3", "PreToolUse r"} <= set(seen)
 
 
 async def test_a_hook_that_stops_the_agent_ends_the_turn_and_nothing_runs(shop: Shop) -> None:

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from claude_agent_sdk import create_sdk_mcp_server, tool
+from claude_agent_sdk import ClaudeAgentOptions, create_sdk_mcp_server, tool
 from mcp import Client
 from mcp.server import MCPServer
 
@@ -11,6 +11,7 @@ from dex_agents import ToolPolicy
 from dex_agents.testing import approve_everything, check_runner
 from dex_agents.tools import ToolEffect
 from dex_agents_claude_agent_sdk import ClaudeAgentRunner
+from dex_agents_claude_agent_sdk._names import ToolBook
 from dex_agents_claude_agent_sdk._private import sdk_tools_of
 from dex_agents_claude_agent_sdk._servers import NOT_RUN, call_own_tool, guard
 from support.claude_sessions import POLICIES, Shop, call, results, shown
@@ -86,6 +87,28 @@ async def test_tools_of_external_servers_run_by_policy_or_alone_after_people_agr
     assert '"chair": 7' in told["approved"] or '"chair":7' in told["approved"]
     assert "is not allowed here" in told["unlisted"]
     assert [each.request.name for each in session.calls] == ["mcp__far__stock"]
+
+
+def test_a_tool_belongs_to_the_server_with_the_longest_name_that_fits() -> None:
+    servers: Any = {"shop": {"type": "sdk", "name": "shop", "instance": SERVER}}
+    servers |= {"shop__eu": {**servers["shop"]}, "shop__far": {"type": "http", "url": "http://127.0.0.1:1"}}
+    book = ToolBook(ClaudeAgentOptions(mcp_servers=servers), {"ship": ToolEffect.READ}, inline_reads=True)
+
+    assert book.own_tool("mcp__shop__ship") == ("shop", "ship")
+    assert book.own_tool("mcp__shop__eu__ship") == ("shop__eu", "ship")
+    assert book.place("mcp__shop__eu__ship") == "inline"
+    assert book.own_tool("mcp__shop__far__ship") is None
+
+
+async def test_an_external_server_that_does_not_start_is_warned_of(
+    shop: Shop, caplog: pytest.LogCaptureFixture
+) -> None:
+    shop.provider.script([Reply(text="done")])
+    servers = {**shop.options().mcp_servers, "gone": {"command": "/nowhere/server"}}  # pyright: ignore
+    await shop.session(shop.options(mcp_servers=servers)).send("go")
+
+    assert "the MCP server gone is failed, not connected" in caplog.text
+    assert "MCP server shop" not in caplog.text
 
 
 async def test_the_runner_keeps_the_contract_when_steps_are_repeated_and_turns_are_cancelled_or_fail(

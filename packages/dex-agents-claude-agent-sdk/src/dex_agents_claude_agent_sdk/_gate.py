@@ -7,7 +7,7 @@ from typing import Any, Final, cast
 from claude_agent_sdk import AssistantMessage, HookContext, HookInput, HookJSONOutput, HookMatcher, ToolUseBlock
 from claude_agent_sdk.types import HookEvent
 
-from dex_agents_claude_agent_sdk._names import ToolBook
+from dex_agents_claude_agent_sdk._names import ASK_USER, ToolBook
 from dex_agents_claude_agent_sdk._private import POST_TOOL_BATCH, Hook
 
 HANDED_OVER: Final = "handed to a Step of its own"
@@ -66,7 +66,7 @@ class Gate:
     refused: dict[str, str] = field(default_factory=dict[str, str])
     user_stopped: bool = False
     _verdicts: dict[str, _Verdict] = field(default_factory=dict[str, _Verdict])
-    _streaming: set[str] = field(default_factory=set[str])
+    _streaming: dict[str, None] = field(default_factory=dict[str, None])
     _is_streaming: bool = False
     _ended: dict[str, asyncio.Event] = field(default_factory=dict[str, asyncio.Event])
 
@@ -124,7 +124,8 @@ class Gate:
         if is_main:
             await self._end_of_message(call_id)
         place = self.book.place(name)
-        if place == "inline":
+        # A read behind a write may need what that does, which happens only behind the segment.
+        if place == "inline" and not (is_main and self._is_behind_handed()):
             return _say("allow")
         if place == "cli":
             if self.book.is_allowed(name):
@@ -138,6 +139,10 @@ class Gate:
             return _say("deny", f"{name} can only be called by the main agent: report what should be done to it")
         self.handed[call_id] = HandedCall(name, arguments)
         return _say("deny", HANDED_OVER)
+
+    def _is_behind_handed(self) -> bool:
+        """Whether an earlier call of the message leaves the segment, to run in a Step."""
+        return any(each.name != ASK_USER for each in self.handed.values())
 
     async def after_batch(self, given: HookInput, call_id: str | None, context: HookContext) -> HookJSONOutput:
         """Stop the segment behind a message with calls that left it (the hook `PostToolBatch`)."""
@@ -161,7 +166,7 @@ class Gate:
                 self._is_streaming = True
                 self._streaming.clear()
             case "content_block_start" if event["content_block"].get("type") == "tool_use":
-                self._streaming.add(event["content_block"]["id"])
+                self._streaming[event["content_block"]["id"]] = None
             case "message_stop":
                 self._is_streaming = False
                 for call_id in self._streaming:

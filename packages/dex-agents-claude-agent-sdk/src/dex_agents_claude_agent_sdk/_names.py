@@ -13,9 +13,10 @@ from dex_agents.tools import ToolEffect, ToolPolicies, ToolPolicy, find_policy
 Place = Literal["inline", "step", "cli", "alone", "question"]
 """Where a call runs.
 
-`inline`: a read of the application's own, inside the segment. `step`: another tool of its own, in a Step of its own.
-`cli`: by the CLI, inside the segment. `alone`: by a CLI too, in a Step of its own, because its policy wants people to
-agree or says that it writes.
+`inline`: a read of the application's own, inside the segment unless it stands behind a call that leaves it.
+`step`: another tool of its own, in a Step of its own.
+`cli`: by the CLI, inside the segment.
+`alone`: by a CLI too, in a Step of its own, because its policy wants people to agree or says that it writes.
 `question`: nowhere; people answer it.
 """
 
@@ -91,7 +92,11 @@ class ToolBook:
     def __init__(self, options: ClaudeAgentOptions, policies: ToolPolicies, *, inline_reads: bool) -> None:
         self._policies = policies
         self._inline_reads = inline_reads
-        self._servers: Mapping[str, str] = {server_prefix(name): name for name in own_servers(options)}
+        own = own_servers(options)
+        names = options.mcp_servers if isinstance(options.mcp_servers, dict) else {}
+        # The longest name first: `mcp__shop__eu__pay` is a call of `shop__eu`, where there is such a server.
+        prefixes = sorted({server_prefix(name): name for name in names}.items(), key=lambda one: -len(one[0]))
+        self._servers: Mapping[str, str | None] = {prefix: name if name in own else None for prefix, name in prefixes}
         self._has_rules = (
             bool(options.can_use_tool)
             or options.permission_mode not in (None, "default", "dontAsk")
@@ -110,7 +115,7 @@ class ToolBook:
         """Return the server and the tool's name there, for a tool of the application's own."""
         for prefix, server in self._servers.items():
             if name.startswith(prefix):
-                return server, name.removeprefix(prefix)
+                return None if server is None else (server, name.removeprefix(prefix))
         return None
 
     def policy(self, name: str) -> ToolPolicy:

@@ -108,6 +108,7 @@ class Segment:
                 self._lost_rows = message.error
             case SystemMessage(subtype="init", data=data):
                 self.cli_version = str(data.get("claude_code_version", ""))
+                _warn_of_servers(data.get("mcp_servers") or [])
             case _:
                 pass
 
@@ -228,6 +229,16 @@ async def _converse(
 async def _one_message(content: str | list[ApiBlock]) -> AsyncIterator[dict[str, Any]]:
     message = {"role": "user", "content": content}
     yield {"type": "user", "session_id": "", "message": message, "parent_tool_use_id": None}
+
+
+def _warn_of_servers(servers: list[dict[str, Any]]) -> None:
+    for server in servers:
+        if server.get("status") != "connected":
+            _log.warning(
+                "the MCP server %s is %s, not connected: the model does not see its tools",
+                server.get("name"),
+                server.get("status"),
+            )
 
 
 def _warn(place: SegmentPlace, seconds: float) -> None:
