@@ -156,7 +156,9 @@ class BatchRunner:
             error=suspected.message,
             settings=self.step.settings,
         )
-        said = await self.reconcilers[call.request.name](unknown)
+        said = self.reconcilers[call.request.name](unknown)
+        if inspect.isawaitable(said):
+            said = await said
         return settled_by(check_reconciliation(said, call.request.name), suspected.message)
 
     async def _ask_for_approval(self, call: RecordedCall) -> None:
