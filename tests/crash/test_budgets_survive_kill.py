@@ -28,10 +28,7 @@ async def test_a_budget_goes_on_where_it_was_after_a_kill_of_everything(tmp_path
                 return [run["kind"] for run in read_runs(log)] == ["model", "tool", "model"]
 
             await wait_for(cut_off, what="the second model call", seconds=30)
-            processes.kill_worker()
-            processes.kill_engine()
-            processes.start_engine()
-            processes.start_worker()
+            processes.kill_and_restart()
 
             with pytest.raises(BudgetUsedUpError, match=r"3 model calls is used up \(3 used\)"):
                 await session.wait_for_result(message_id, timeout=60)

@@ -29,10 +29,7 @@ async def test_a_cancelled_turn_is_closed_after_a_kill_of_everything(tmp_path: P
 
             await wait_for(spoken, what="the model's first words", seconds=30)
             assert await session.cancel_turn(reason="enough")
-            processes.kill_worker()
-            processes.kill_engine()
-            processes.start_engine()
-            processes.start_worker()
+            processes.kill_and_restart()
 
             with pytest.raises(TurnFailedError, match="cancelled: enough"):
                 await session.wait_for_result(message_id, timeout=60)

@@ -77,10 +77,7 @@ async def test_a_fork_whose_client_worker_and_engine_are_killed_is_finished_once
                 await fork_until_killed(processes.address, pieces)
                 assert (await fork.snapshot()).status == "receiving_history"
             sent = await fork.send("say four")
-            processes.kill_worker()
-            processes.kill_engine()
-            processes.start_engine()
-            processes.start_worker()
+            processes.kill_and_restart()
 
             async def forked() -> bool:
                 with suppress(EngineUnavailableError, NoWorkerAvailableError, SessionNotFoundError):

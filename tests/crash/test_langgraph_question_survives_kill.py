@@ -30,10 +30,7 @@ async def test_an_interrupt_is_answered_after_a_kill_of_everything(tmp_path: Pat
                 return found[0] if found else None
 
             before = await wait_for(question, what="the question", seconds=30)
-            processes.kill_worker()
-            processes.kill_engine()
-            processes.start_engine()
-            processes.start_worker()
+            processes.kill_and_restart()
             after = await wait_for(question, what="the question after the restart", seconds=30)
             assert after == before
             assert after.question.detail == {"question": "which color?"}

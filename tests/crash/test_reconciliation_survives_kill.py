@@ -30,10 +30,7 @@ async def test_the_reconciler_is_asked_again_and_the_write_never_runs_again(tmp_
             processes.kill_worker()
             processes.start_worker()
             await wait_for(lambda: runs("reconciler"), what="the reconciler", seconds=30)
-            processes.kill_worker()
-            processes.kill_engine()
-            processes.start_engine()
-            processes.start_worker()
+            processes.kill_and_restart()
 
             result = await session.wait_for_result(message_id, timeout=60)
             assert "write_blocks -> returned: found by its key" in result.text

@@ -29,10 +29,7 @@ async def test_settings_are_resolved_again_by_the_next_worker(tmp_path: Path) ->
 
             await wait_for(cut_off, what="the second model call", seconds=30)
             await session.update_settings({"plan": "lead"})
-            processes.kill_worker()
-            processes.kill_engine()
-            processes.start_engine()
-            processes.start_worker()
+            processes.kill_and_restart()
 
             result = await session.wait_for_result(message_id, timeout=60)
             assert result.text.count("resolved: gold-of-the-worker, None, high") == 3

@@ -20,10 +20,7 @@ async def test_questions_and_waits_go_on_after_a_kill_of_everything(tmp_path: Pa
     with DurableProcesses(tmp_path, target, {LOG_VARIABLE: str(log)}) as processes:
 
         def restart() -> None:
-            processes.kill_worker()
-            processes.kill_engine()
-            processes.start_engine()
-            processes.start_worker()
+            processes.kill_and_restart()
 
         processes.start_engine()
         processes.start_worker()

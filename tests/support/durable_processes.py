@@ -86,6 +86,13 @@ class DurableProcesses:
         worker.kill()
         self._workers.remove(worker)
 
+    def kill_and_restart(self) -> None:
+        """Kill the only Worker and the engine with SIGKILL, and start both again."""
+        self.kill_worker()
+        self.kill_engine()
+        self.start_engine()
+        self.start_worker()
+
     def _start(self, name: str, *arguments: str) -> ForkedCommand:
         output = self._directory / f"{name}-{len(self._outputs)}.log"
         self._outputs.append(output)

@@ -146,10 +146,7 @@ async def test_an_answer_is_waited_for_through_the_death_of_engine_and_worker(tm
             await session.start()
             asking = asyncio.create_task(session.ask("call write_a!\nsay survived", timeout=50))
             await pending_through_restarts(session)
-            processes.kill_worker()
-            processes.kill_engine()
-            processes.start_engine()
-            processes.start_worker()
+            processes.kill_and_restart()
             await session.approve(await pending_through_restarts(session))
 
             assert (await asking).text == "survived"
