@@ -7,15 +7,14 @@ program while it waits for your answer and start it again: it goes on where it w
 """
 
 import asyncio
-import sys
-import threading
 from typing import Any
 
 from claude_agent_sdk import ClaudeAgentOptions, create_sdk_mcp_server, tool
 
-from dex_agents import AgentHost, AgentSession, ToolEffect, ToolPolicy, current_tool_call
+from dex_agents import AgentHost, ToolEffect, ToolPolicy, current_tool_call
 from dex_agents_claude_agent_sdk import session_flow
 from dex_agents_claude_agent_sdk.testing import Said, ScriptedModel, ShownRequest, tool_use
+from terminal import approvals_at_the_terminal
 
 
 def reply(shown: ShownRequest) -> Said:
@@ -64,42 +63,14 @@ flow = session_flow(
 )
 
 
-async def read_line() -> str:
-    """Read a line from the terminal in a thread that does not keep the program from stopping."""
-    loop = asyncio.get_running_loop()
-    line: asyncio.Future[str] = loop.create_future()
-
-    def read() -> None:
-        text = sys.stdin.readline()
-        loop.call_soon_threadsafe(lambda: line.done() or line.set_result(text))
-
-    threading.Thread(target=read, daemon=True).start()
-    return await line
-
-
-async def answer_approvals(session: AgentSession) -> None:
-    """Ask the person at the terminal about everything that waits."""
-    while True:
-        for interrupt in (await session.snapshot()).pending_interrupts:
-            question = f"{interrupt.tool_name}({interrupt.arguments}): approve? [y/n] "
-            print(question, end="", flush=True)
-            said = await read_line()
-            if said.strip().lower().startswith("y"):
-                await session.approve(interrupt.interrupt_id, answered_by="terminal")
-            else:
-                await session.deny(interrupt.interrupt_id, reason="the person at the terminal said no")
-        await asyncio.sleep(0.2)
-
-
 async def main() -> None:
     """Ask for a refund, and go on with a turn that an earlier run of the program left open."""
     async with AgentHost(flow) as host:
         session = host.session("customer-42")
         await session.start(title="Refund of A-17")
-        approvals = asyncio.create_task(answer_approvals(session))
-        # The message id makes the message one, however often the program is started.
-        result = await session.ask("Please refund order A-17.", message_id="refund-a-17")
-        approvals.cancel()
+        async with approvals_at_the_terminal(session):
+            # The message id makes the message one, however often the program is started.
+            result = await session.ask("Please refund order A-17.", message_id="refund-a-17")
         print(result.text)
 
 

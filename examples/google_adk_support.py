@@ -7,15 +7,15 @@ start it again: it goes on where it was.
 """
 
 import asyncio
-import sys
 
 from google.adk.agents.llm_agent import LlmAgent
 from google.adk.models.llm_request import LlmRequest
 from google.adk.tools.function_tool import FunctionTool
 
-from dex_agents import AgentHost, AgentSession, ToolEffect, current_tool_call
+from dex_agents import AgentHost, ToolEffect, current_tool_call
 from dex_agents_google_adk import session_flow
 from dex_agents_google_adk.testing import Reply, ScriptedLlm, call, replies_since_user
+from terminal import approvals_at_the_terminal
 
 
 def reply(request: LlmRequest) -> Reply:
@@ -53,29 +53,14 @@ agent = LlmAgent(
 flow = session_flow(agent, tools={"look_up_order": ToolEffect.READ, "refund": ToolEffect.IDEMPOTENT_WRITE})
 
 
-async def answer_approvals(session: AgentSession) -> None:
-    """Ask the person at the terminal about everything that waits."""
-    while True:
-        for interrupt in (await session.snapshot()).pending_interrupts:
-            question = f"{interrupt.tool_name}({interrupt.arguments}): approve? [y/n] "
-            print(question, end="", flush=True)
-            said = await asyncio.to_thread(sys.stdin.readline)
-            if said.strip().lower().startswith("y"):
-                await session.approve(interrupt.interrupt_id, answered_by="terminal")
-            else:
-                await session.deny(interrupt.interrupt_id, reason="the person at the terminal said no")
-        await asyncio.sleep(0.2)
-
-
 async def main() -> None:
     """Ask for a refund, and go on with a turn that an earlier run of the program left open."""
     async with AgentHost(flow) as host:
         session = host.session("customer-42")
         await session.start(title="Refund of A-17")
-        approvals = asyncio.create_task(answer_approvals(session))
-        # The message id makes the message one, however often the program is started.
-        result = await session.ask("Please refund order A-17.", message_id="refund-a-17")
-        approvals.cancel()
+        async with approvals_at_the_terminal(session):
+            # The message id makes the message one, however often the program is started.
+            result = await session.ask("Please refund order A-17.", message_id="refund-a-17")
         print(result.text)
 
 
