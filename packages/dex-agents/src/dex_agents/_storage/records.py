@@ -166,6 +166,15 @@ class CallRecord(StoredRecord):
         """Whether the tool itself asked something, which proves that it ran."""
         return self.ask_round > 0
 
+    @property
+    def executed_arguments(self) -> JsonValue:
+        """What the tool runs with: the model's arguments, or those that a person gave instead."""
+        return self.request.arguments if self.arguments is None else self.arguments
+
+    def idempotency_key(self, session_id: str) -> str:
+        """Return the key of the call, equal on every attempt: `<Flow ID>/<turn ID>/<call ID>`."""
+        return f"{session_id}/{self.turn_id}/{self.call_id}"
+
     def settled(self) -> SettledCall:
         """Return the call and its settlement for the runner."""
         if self.settlement is None:
@@ -191,9 +200,8 @@ class CallRecord(StoredRecord):
             settlement = settlement.model_copy(update={"record": None, "text": settlement.text[:MAX_KEPT_TEXT]})
         elif settlement is not None:
             settlement = settlement.model_copy(update={"message": settlement.message[:MAX_KEPT_TEXT]})
-        executed = self.request.arguments if self.arguments is None else self.arguments
         request = self.request.model_copy(
-            update={"detail": None, "approval_hint": None, "arguments": _if_small(executed)}
+            update={"detail": None, "approval_hint": None, "arguments": _if_small(self.executed_arguments)}
         )
         update = {"settlement": settlement, "request": request, "arguments": None, "consumed": True}
         return self.model_copy(update={**update, "answers": (), "questions": (), "resume": None})

@@ -51,5 +51,4 @@ def joined_notes(*notes: str | None) -> str | None:
 
 
 def _arguments(call: CallRecord) -> str:
-    arguments = call.request.arguments if call.arguments is None else call.arguments
-    return json.dumps(arguments, ensure_ascii=False)[:_MAX_ARGUMENTS]
+    return json.dumps(call.executed_arguments, ensure_ascii=False)[:_MAX_ARGUMENTS]

@@ -22,8 +22,9 @@ def take_report(context: Context, report: OutcomeReport) -> bool:
     record = find_instance(context, UNSETTLED_CALLS, report.call_id)
     if record is None:
         return False
-    arguments = record.request.arguments if record.arguments is None else record.arguments
-    call = f"{record.request.name}({json.dumps(arguments, ensure_ascii=False)[:500]}) of {record.turn_id}"
+    call = (
+        f"{record.request.name}({json.dumps(record.executed_arguments, ensure_ascii=False)[:500]}) of {record.turn_id}"
+    )
     found = "did have its effect" if report.happened else "did not have its effect, so it may be called again"
     text = f"[The outcome of {call} was unknown. It is known now: the call {found}."
     if report.result:

@@ -8,7 +8,6 @@ from dex_agents._storage import schema
 from dex_agents._storage.message_log import ChunkNotLoadedError, MessageLog
 from dex_agents._storage.records import CallRecord, SessionRecord
 from dex_agents._turn.settlement import call_error, call_status
-from dex_agents._turn.tool_execution import idempotency_key
 from dex_agents.messages import SavedMessage
 from dex_agents.snapshot import (
     AgentSnapshot,
@@ -111,10 +110,10 @@ def _calls(
             call_id=record.call_id,
             turn_id=record.turn_id,
             name=record.request.name,
-            arguments=record.request.arguments if record.arguments is None else record.arguments,
+            arguments=record.executed_arguments,
             effect=record.request.policy.effect,
             status=_call_status(record, record.call_id in waiting),
-            idempotency_key=idempotency_key(context.flow_id, record),
+            idempotency_key=record.idempotency_key(context.flow_id),
             error=call_error(record),
         )
         for record in records

@@ -48,11 +48,6 @@ _RAN: Final = AttemptProgress.NOT_COMPLETED
 MAX_DELAY_SECONDS: Final = 366 * 24 * 3600
 
 
-def idempotency_key(session_id: str, record: CallRecord) -> str:
-    """Return the key of a call, equal on every attempt: `<Flow ID>/<turn ID>/<call ID>`."""
-    return f"{session_id}/{record.turn_id}/{record.call_id}"
-
-
 async def execute_tool(context: AsyncContext, call: CallInput, services: SessionServices) -> StepDecision:
     """Run the call once and stage what came of it; on a Worker that lacks a key, put it off for another one."""
     try:
@@ -95,7 +90,7 @@ async def _call(
     state = StateStore(context).load()
     if state is None:
         raise RuntimeError(f"{record.call_id} has no framework state to run with")
-    key = idempotency_key(context.flow_id, record)
+    key = record.idempotency_key(context.flow_id)
     told = {answer.question_id: answer for answer in record.answers if is_user_question(answer.question_id)}
     request = CallToolRequest(
         step=StepContext(
