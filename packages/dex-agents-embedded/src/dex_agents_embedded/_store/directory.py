@@ -64,6 +64,18 @@ def not_writable(path: Path, error: OSError) -> DataFileError:
     return DataFileError(text, "not_writable")
 
 
+def data_file(directory: Path) -> Path:
+    """Return the data file that an engine's directory has.
+
+    Raises:
+        DataFileError: There is none.
+    """
+    path = directory / DATA_FILE
+    if not path.is_file():
+        raise DataFileError(f"{path} does not exist: name the directory of an engine", "unreadable")
+    return path
+
+
 @contextmanager
 def reading(directory: Path) -> Generator[sqlite3.Connection, None, None]:
     """Open an engine's data file for reading one state of it, also while the engine runs.
@@ -71,9 +83,7 @@ def reading(directory: Path) -> Generator[sqlite3.Connection, None, None]:
     Raises:
         DataFileError: There is none, or it cannot be read.
     """
-    path = directory / DATA_FILE
-    if not path.is_file():
-        raise DataFileError(f"{path} does not exist: name the directory of an engine", "unreadable")
+    path = data_file(directory)
     check(path)
     with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None)) as connection:
         connection.execute("PRAGMA query_only = 1")

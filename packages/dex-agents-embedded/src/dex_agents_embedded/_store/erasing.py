@@ -6,23 +6,11 @@ import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
-from typing import Final
-
-from dex_agents_embedded.errors import DataFileError
 
 from . import keys
-from .directory import DATA_FILE, lock, not_writable
+from .directory import data_file, lock, not_writable
 from .schema import open_file, roll_back
-from .transfer import WITH_SUB_FLOWS
-
-_PER_RUN: Final = ("run", "run_state", "run_usage", "attribute", "indexed_attribute")
-_KEYED: Final = (
-    ("step", "step_key"),
-    ("step_heartbeat", "step_key"),
-    ("channel_message", "message_key"),
-    ("replaced_bytes", "bucket_key"),
-    ("outside_write", "write_key"),
-)
+from .tables import BY_RUN_KEY, KEYED, runs_of_flow
 
 
 def purge_flow(directory: Path, flow_id: str) -> int:
@@ -41,16 +29,12 @@ def purge_flow(directory: Path, flow_id: str) -> int:
         EngineInUseError: The engine runs.
         DataFileError: There is no such Flow, or the data cannot be read or written.
     """
-    path = directory / DATA_FILE
-    if not path.is_file():
-        raise DataFileError(f"{path} does not exist: name the directory of an engine", "unreadable")
+    path = data_file(directory)
     descriptor = lock(directory)
     try:
         with closing(open_file(path)) as connection:
             connection.execute("PRAGMA secure_delete = ON").fetchall()
-            run_keys = [run_key for (run_key,) in connection.execute(WITH_SUB_FLOWS, (flow_id,))]
-            if not run_keys:
-                raise DataFileError(f"there is no session or other Flow {flow_id!r} in {directory}", "unreadable")
+            run_keys = runs_of_flow(connection, flow_id, directory)
             _delete(connection, run_keys)
             # Else the write-ahead log would keep what the pages had.
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
@@ -65,9 +49,9 @@ def _delete(connection: sqlite3.Connection, run_keys: list[int]) -> None:
     connection.execute("BEGIN IMMEDIATE")
     try:
         for run_key in run_keys:
-            for table in _PER_RUN:
+            for table in BY_RUN_KEY:
                 connection.execute(f"DELETE FROM {table} WHERE run_key = ?", (run_key,))  # noqa: S608 - fixed names
-            for table, column in _KEYED:
+            for table, column in KEYED:
                 sql = f"DELETE FROM {table} WHERE {column} BETWEEN ? AND ?"  # noqa: S608 - fixed names
                 connection.execute(sql, keys.step_range(run_key))
     except BaseException:

@@ -14,19 +14,13 @@ from dex_agents_embedded.errors import DataFileError
 from .directory import reading
 from .loader import Loader
 from .schema import SCHEMA_VERSION
+from .tables import BY_RUN_KEY, KEYED
 
 _MOST_PROBLEMS: Final = 100
 
 _ORPHANS: Final = (
-    ("run_state", "run_key"),
-    ("run_usage", "run_key"),
-    ("attribute", "run_key"),
-    ("indexed_attribute", "run_key"),
-    ("step", "step_key >> 32"),
-    ("step_heartbeat", "step_key >> 32"),
-    ("channel_message", "message_key >> 32"),
-    ("replaced_bytes", "bucket_key >> 32"),
-    ("outside_write", "write_key >> 32"),
+    *((table, "run_key") for table in BY_RUN_KEY if table != "run"),
+    *((table, f"{column} >> 32") for table, column in KEYED),
 )
 
 

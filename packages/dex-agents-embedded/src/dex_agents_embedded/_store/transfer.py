@@ -13,28 +13,13 @@ import tempfile
 from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Final
 
 from dex_agents_embedded.errors import DataFileError
 
 from .directory import DATA_FILE, lock, make_directory, not_writable, reading
 from .files import put_in_place
 from .schema import check, migrate, open_file, roll_back
-
-_KEYED: Final = (
-    ("step", "step_key"),
-    ("step_heartbeat", "step_key"),
-    ("channel_message", "message_key"),
-    ("replaced_bytes", "bucket_key"),
-    ("outside_write", "write_key"),
-)
-_PER_RUN: Final = ("run", "run_state", "run_usage")
-_NUMBERED: Final = (("attribute", "attribute_row"), ("indexed_attribute", "indexed_row"))
-
-WITH_SUB_FLOWS: Final = """
-    WITH RECURSIVE wanted (flow_id) AS (
-        SELECT ? UNION SELECT run.flow_id FROM run JOIN wanted ON run.parent_flow_id = wanted.flow_id)
-    SELECT run_key FROM run JOIN wanted USING (flow_id) ORDER BY run_key"""
+from .tables import KEYED, NUMBERED, PER_RUN, runs_of_flow
 
 
 def backup(directory: Path, target: Path) -> None:
@@ -75,9 +60,7 @@ def export_flow(directory: Path, flow_id: str, target: Path) -> int:
         backup(directory, copy)
         with _new_file(target) as temporary, closing(_open(copy)) as source:
             migrate(source)
-            run_keys = [run_key for (run_key,) in source.execute(WITH_SUB_FLOWS, (flow_id,))]
-            if not run_keys:
-                raise DataFileError(f"there is no session or other Flow {flow_id!r} in {directory}", "unreadable")
+            run_keys = runs_of_flow(source, flow_id, directory)
             with closing(_open(temporary)) as new:
                 migrate(new)
             source.execute("ATTACH ? AS target", (str(temporary),))
@@ -139,12 +122,12 @@ def _copy_runs(connection: sqlite3.Connection, source: str, target: str, new_key
     connection.execute("BEGIN IMMEDIATE")
     try:
         for old, new in new_keys.items():
-            for table in _PER_RUN:
+            for table in PER_RUN:
                 _copy(connection, source, target, table, "run_key = ?", (old,), {"run_key": lambda _, key=new: key})
-            for table, number in _NUMBERED:
+            for table, number in NUMBERED:
                 changes: _Changes = {"run_key": lambda _, key=new: key, number: lambda _: None}
                 _copy(connection, source, target, table, "run_key = ?", (old,), changes)
-            for table, column in _KEYED:
+            for table, column in KEYED:
                 moved: _Changes = {column: lambda key, new=new: new << 32 | int(key) & (1 << 32) - 1}
                 _copy(connection, source, target, table, f"{column} >> 32 = ?", (old,), moved)
         connection.execute(f"INSERT OR IGNORE INTO {target}.index_type SELECT * FROM {source}.index_type")  # noqa: S608
