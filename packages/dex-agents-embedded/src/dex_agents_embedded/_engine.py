@@ -29,7 +29,8 @@ from ._rpcs import Rpcs
 from ._servicers.flows import Flows
 from ._servicers.worker_tasks import WorkerTasks
 from ._shell import Shell
-from ._store.directory import DATA_FILE, lock, make_directory, not_writable
+from ._store.directory import DATA_FILE, lock, make_directory
+from ._store.files import not_writable
 from ._store.loader import Loader
 from ._store.schema import open_file, open_reader, refusal
 from ._store.writer import Writer

@@ -12,7 +12,7 @@ from typing import Final
 
 from dex_agents_embedded.errors import DataFileError, EngineInUseError
 
-from .files import sync_directory
+from .files import not_writable, sync_directory
 from .schema import check
 
 DATA_FILE: Final = "engine.db"
@@ -56,12 +56,6 @@ def make_directory(directory: Path) -> None:
             sync_directory(created.parent)
     except OSError as error:
         raise not_writable(directory, error) from error
-
-
-def not_writable(path: Path, error: OSError) -> DataFileError:
-    """Return the error for a place that the engine cannot write to."""
-    text = f"{path} cannot be written ({error.strerror}): free space, change its permissions, or use another directory"
-    return DataFileError(text, "not_writable")
 
 
 def data_file(directory: Path) -> Path:

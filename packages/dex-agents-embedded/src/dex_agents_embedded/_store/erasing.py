@@ -8,7 +8,8 @@ from contextlib import closing
 from pathlib import Path
 
 from . import keys
-from .directory import data_file, lock, not_writable
+from .directory import data_file, lock
+from .files import not_writable
 from .schema import open_file, roll_back
 from .tables import BY_RUN_KEY, KEYED, runs_of_flow
 
@@ -39,7 +40,7 @@ def purge_flow(directory: Path, flow_id: str) -> int:
             # Else the write-ahead log would keep what the pages had.
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     except sqlite3.Error as error:
-        raise not_writable(path, OSError(0, str(error))) from error
+        raise not_writable(path, error) from error
     finally:
         os.close(descriptor)
     return len(run_keys)

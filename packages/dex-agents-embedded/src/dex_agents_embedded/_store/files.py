@@ -1,9 +1,12 @@
-"""Files that a power cut leaves whole or not at all."""
+"""Files that a power cut leaves whole or not at all, and the error for those that cannot be written."""
 
 from __future__ import annotations
 
 import os
+import sqlite3
 from pathlib import Path
+
+from dex_agents_embedded.errors import DataFileError
 
 
 def put_in_place(finished: Path, target: Path) -> None:
@@ -16,6 +19,13 @@ def put_in_place(finished: Path, target: Path) -> None:
         os.fsync(file.fileno())
     finished.rename(target)
     sync_directory(target.parent)
+
+
+def not_writable(path: Path, error: OSError | sqlite3.Error) -> DataFileError:
+    """Return the error for a place that the engine cannot write to."""
+    why = (error.strerror if isinstance(error, OSError) else None) or str(error)
+    text = f"{path} cannot be written ({why}): free space, change its permissions, or use another directory"
+    return DataFileError(text, "not_writable")
 
 
 def sync_directory(directory: Path) -> None:

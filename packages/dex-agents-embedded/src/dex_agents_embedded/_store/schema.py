@@ -10,7 +10,7 @@ from typing import Final
 
 from dex_agents_embedded.errors import DataFileError
 
-from .files import put_in_place
+from .files import not_writable, put_in_place
 from .migrations import MIGRATIONS
 
 APPLICATION_ID: Final = 0x44584147
@@ -55,7 +55,7 @@ def open_file(path: Path) -> sqlite3.Connection:
             migrate(connection)
             on_failure.pop_all()
     except OSError as error:
-        raise _not_writable(path, error.strerror or str(error)) from error
+        raise not_writable(path, error) from error
     except sqlite3.Error as error:
         raise refusal(path, error) from error
     return connection
@@ -138,13 +138,8 @@ def check(path: Path) -> None:
 def refusal(path: Path, error: sqlite3.Error) -> DataFileError:
     """Return the error for a file that SQLite cannot work with: the disk's fault, or the file's."""
     if getattr(error, "sqlite_errorcode", 0) & 0xFF in _NO_FAULT_OF_THE_FILE:
-        return _not_writable(path, str(error))
+        return not_writable(path, error)
     return _unreadable(path, str(error))
-
-
-def _not_writable(path: Path, why: str) -> DataFileError:
-    text = f"{path} cannot be written ({why}): free space, change its permissions, or use another directory"
-    return DataFileError(text, "not_writable")
 
 
 def _unreadable(path: Path, why: str) -> DataFileError:

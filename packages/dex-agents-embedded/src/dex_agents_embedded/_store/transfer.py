@@ -16,8 +16,8 @@ from pathlib import Path
 
 from dex_agents_embedded.errors import DataFileError
 
-from .directory import DATA_FILE, lock, make_directory, not_writable, reading
-from .files import put_in_place
+from .directory import DATA_FILE, lock, make_directory, reading
+from .files import not_writable, put_in_place
 from .schema import check, migrate, open_file, roll_back
 from .tables import KEYED, NUMBERED, PER_RUN, runs_of_flow
 
