@@ -18,10 +18,11 @@ from dex_agents._turn.event_writer import EventWriter
 from dex_agents._turn.failure_note import failure_note, joined_notes
 from dex_agents._turn.measuring import tell_end
 from dex_agents._turn.services import SessionServices
+from dex_agents._turn.step_context import step_context
 from dex_agents._turn.turn_end import end_turn
 from dex_agents.errors import DexAgentsError, StateNotReadableError
 from dex_agents.messages import text_message
-from dex_agents.runner import CloseTurnRequest, StepContext
+from dex_agents.runner import CloseTurnRequest
 from dex_agents.snapshot import TurnResult
 from dex_agents.tools import Question
 
@@ -117,14 +118,7 @@ async def _close_with_runner(
     if state is None:
         raise StateNotReadableError("there is no state to close", newer_writer=False)
     request = CloseTurnRequest(
-        step=StepContext(
-            session_id=context.flow_id,
-            turn_id=turn.turn_id,
-            step_number=session.record.step_number,
-            attempt=context.attempt,
-            settings=dict(turn.settings),
-            events=events,
-        ),
+        step=step_context(context, session.record, events),
         state=state,
         turn_start=store.load_turn_start(),
         calls=tuple(call.settled() for call in open_calls),

@@ -21,9 +21,10 @@ from dex_agents._turn.recovery import AttemptProgress
 from dex_agents._turn.resolving import with_settings
 from dex_agents._turn.services import SessionServices
 from dex_agents._turn.settlement import settle_call, settlement_after_loss
+from dex_agents._turn.step_context import step_context
 from dex_agents.errors import StateNotReadableError, ToolDidNotHappen
 from dex_agents.events import AgentEventType
-from dex_agents.runner import CallToolRequest, StepContext
+from dex_agents.runner import CallToolRequest
 from dex_agents.steps import _moves
 from dex_agents.tools import (
     TOOL_CALL_NOT_RUN_ERROR_PREFIX,
@@ -93,14 +94,7 @@ async def _call(
     key = record.idempotency_key(context.flow_id)
     told = {answer.question_id: answer for answer in record.answers if is_user_question(answer.question_id)}
     request = CallToolRequest(
-        step=StepContext(
-            session_id=context.flow_id,
-            turn_id=record.turn_id,
-            step_number=session.step_number,
-            attempt=context.attempt,
-            settings=dict(session.running_turn.settings),
-            events=events,
-        ),
+        step=step_context(context, session, events),
         state=state,
         call=record.request,
         idempotency_key=key,

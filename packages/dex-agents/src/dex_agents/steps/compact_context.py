@@ -19,9 +19,10 @@ from dex_agents._turn.heartbeat import heartbeats
 from dex_agents._turn.measuring import measured_model
 from dex_agents._turn.model_input import consume_batch, turn_input
 from dex_agents._turn.resolving import with_settings
+from dex_agents._turn.step_context import step_context
 from dex_agents.errors import StateNotReadableError, TurnFailedError
 from dex_agents.events import AgentEventType
-from dex_agents.runner import BatchSettled, CannotCompactNow, Compacted, CompactOutcome, CompactRequest, StepContext
+from dex_agents.runner import BatchSettled, CannotCompactNow, Compacted, CompactOutcome, CompactRequest
 from dex_agents.snapshot import ContextSummary, SessionStatus
 from dex_agents.steps import _moves, _options
 from dex_agents.steps._step import SessionStep
@@ -92,14 +93,7 @@ class CompactContext(SessionStep[RunModelInput]):
         turns, starts = turn_starts(session)
         known = session.record.context
         request = CompactRequest(
-            step=StepContext(
-                session_id=context.flow_id,
-                turn_id=turn.turn_id,
-                step_number=session.record.step_number,
-                attempt=context.attempt,
-                settings=dict(turn.settings),
-                events=events,
-            ),
+            step=step_context(context, session.record, events),
             state=state,
             window_tokens=window,
             keep_tokens=int(window * KEPT_SHARE),

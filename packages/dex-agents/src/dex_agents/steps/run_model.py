@@ -21,6 +21,7 @@ from dex_agents._turn.heartbeat import heartbeats
 from dex_agents._turn.measuring import measured_model, tell_end
 from dex_agents._turn.model_input import consume_batch, turn_input
 from dex_agents._turn.resolving import with_settings
+from dex_agents._turn.step_context import step_context
 from dex_agents._turn.stopping import worker_stop
 from dex_agents._turn.turn_end import end_turn
 from dex_agents._turn.turn_mail import Steering, take_token
@@ -30,7 +31,6 @@ from dex_agents.runner import (
     Finished,
     ModelStep,
     RunModelRequest,
-    StepContext,
     Usage,
     Waiting,
 )
@@ -79,15 +79,7 @@ class RunModel(SessionStep[RunModelInput]):
         writer = EventWriter(context, self._services.events, turn.turn_id, step_number=session.record.step_number)
         async with writer as events, heartbeats(context, self._services.runner_name):
             request = RunModelRequest(
-                step=StepContext(
-                    session_id=context.flow_id,
-                    turn_id=turn.turn_id,
-                    step_number=session.record.step_number,
-                    attempt=context.attempt,
-                    settings=dict(turn.settings),
-                    events=events,
-                    stopping=worker_stop(),
-                ),
+                step=step_context(context, session.record, events, stopping=worker_stop()),
                 state=store.load(),
                 input=turn_input(context, session, input),
                 steering=steering.offered,
