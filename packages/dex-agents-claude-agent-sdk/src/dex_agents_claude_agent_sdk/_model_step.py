@@ -15,7 +15,7 @@ from dex_agents_claude_agent_sdk._content import ApiBlock, error_block, to_log_b
 from dex_agents_claude_agent_sdk._names import ASK_USER, ToolBook
 from dex_agents_claude_agent_sdk._questions import to_question
 from dex_agents_claude_agent_sdk._rows import Row, pack, place_of, results_of
-from dex_agents_claude_agent_sdk._segment import Segment, SegmentError
+from dex_agents_claude_agent_sdk._segment import Segment, SegmentError, input_tokens
 from dex_agents_claude_agent_sdk._state import MAIN, OpenBatch, OpenCall, SessionState, TurnCounters
 
 _FINAL_SUBTYPES: Final = frozenset({"error_max_turns", "error_max_budget_usd", "error_max_structured_output_retries"})
@@ -209,10 +209,9 @@ def _joined(messages: Sequence[Message]) -> Iterator[Message]:
 def to_usage(segment: Segment) -> Usage:
     """Return what a segment used, its subagents' part among it, as the provider reported it."""
     used: dict[str, Any] = segment.ending.usage or {}
-    names = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
     return Usage(
         requests=segment.requests,
-        input_tokens=sum(int(used.get(name) or 0) for name in names),
+        input_tokens=input_tokens(used),
         output_tokens=int(used.get("output_tokens") or 0),
         cost=segment.ending.total_cost_usd or 0.0,
     )

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -55,9 +55,7 @@ class Segment:
         messages: What the main agent said, and the results it was given, in order.
         result: How it ended.
         cli_version: The CLI's own word.
-        requests: Model calls of the main agent.
         context_tokens: Size of the main agent's context after the last model call.
-        summary: What the CLI says of a compaction; None when there was none.
     """
 
     gate: Gate
@@ -132,8 +130,7 @@ class Segment:
 
     def _count_tokens(self, usage: dict[str, Any] | None) -> None:
         if usage:
-            names = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
-            self.context_tokens = sum(int(usage.get(name) or 0) for name in names)
+            self.context_tokens = input_tokens(usage)
 
     def check_mirrored(self) -> None:
         """Check that every row that the CLI told of was taken.
@@ -147,6 +144,12 @@ class Segment:
         for message in self.messages:
             if isinstance(message, AssistantMessage) and message.uuid and message.uuid not in taken:
                 raise SegmentError("the CLI said something that is not in its transcript")
+
+
+def input_tokens(usage: Mapping[str, Any]) -> int:
+    """Return how many tokens a model was given, those of its provider's cache among them."""
+    names = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+    return sum(int(usage.get(name) or 0) for name in names)
 
 
 async def run_segment(

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from claude_agent_sdk import McpSdkServerConfig, SdkMcpTool, create_sdk_mcp_server
 from mcp import Client
@@ -10,6 +10,7 @@ from mcp.server import Server
 from mcp.types import CallToolRequestParams, CallToolResult, ListToolsResult, TextContent, Tool
 from pydantic import JsonValue
 
+from dex_agents_claude_agent_sdk._content import ApiBlock, as_text, text_block
 from dex_agents_claude_agent_sdk._private import sdk_tools_of
 
 NOT_RUN: Final = "not run: a call of this tool runs in a Step of its own"
@@ -131,24 +132,22 @@ async def call_own_tool(server: Server[Any], name: str, arguments: Mapping[str, 
         result = await client.call_tool(name, dict(arguments), meta={"claudecode/toolUseId": call_id})
     if watch.raised:
         raise watch.raised[0]
-    blocks = [_block(each.model_dump(mode="json", by_alias=True)) for each in result.content]
-    content = [block for block in blocks if block is not None]
-    text = "\n".join(str(block["text"]) if block["type"] == "text" else f"({block['type']})" for block in content)
-    return CalledTool(content=cast("list[JsonValue]", content), is_error=bool(result.is_error), text=text)
+    content: list[JsonValue] = [_block(each.model_dump(mode="json", by_alias=True)) for each in result.content]
+    return CalledTool(content=content, is_error=bool(result.is_error), text=as_text(content))
 
 
-def _block(item: dict[str, Any]) -> dict[str, Any] | None:
+def _block(item: dict[str, Any]) -> ApiBlock:
     """Return a block of an MCP result in the form of the Messages API."""
     match item["type"]:
         case "text":
-            return {"type": "text", "text": item["text"]}
+            return text_block(item["text"])
         case "image":
             source = {"type": "base64", "media_type": item["mimeType"], "data": item["data"]}
             return {"type": "image", "source": source}
         case "resource_link":
             parts = [item.get(key) for key in ("name", "uri", "description")]
-            return {"type": "text", "text": "\n".join(str(part) for part in parts if part)}
+            return text_block("\n".join(str(part) for part in parts if part))
         case "resource" if "text" in item["resource"]:
-            return {"type": "text", "text": item["resource"]["text"]}
+            return text_block(item["resource"]["text"])
         case kind:
-            return {"type": "text", "text": f"(a result of type {kind!r} cannot be shown)"}
+            return text_block(f"(a result of type {kind!r} cannot be shown)")
