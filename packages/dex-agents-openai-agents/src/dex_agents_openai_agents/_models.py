@@ -3,11 +3,11 @@
 from collections.abc import AsyncIterator
 from typing import Any
 
-from agents import AgentOutputSchemaBase, Handoff, Model, ModelProvider, ModelSettings, ModelTracing, Tool
-from agents.items import ModelResponse, TResponseInputItem, TResponseStreamEvent
+from agents import Model, ModelProvider
+from agents.items import ModelResponse, TResponseStreamEvent
 from agents.retry import ModelRetryAdvice, ModelRetryAdviceRequest
 from agents.usage import Usage
-from openai.types.responses import Response, ResponseCompletedEvent, ResponsePromptParam, ResponseUsage
+from openai.types.responses import Response, ResponseCompletedEvent, ResponseUsage
 
 
 class WholeResponses(Model):
@@ -16,61 +16,14 @@ class WholeResponses(Model):
     def __init__(self, inner: Model) -> None:
         self.inner = inner
 
-    async def get_response(
-        self,
-        system_instructions: str | None,
-        input: str | list[TResponseInputItem],  # noqa: A002  the SDK's name
-        model_settings: ModelSettings,
-        tools: list[Tool],
-        output_schema: AgentOutputSchemaBase | None,
-        handoffs: list[Handoff],
-        tracing: ModelTracing,
-        *,
-        previous_response_id: str | None,
-        conversation_id: str | None,
-        prompt: ResponsePromptParam | None,
-    ) -> ModelResponse:
+    # Any: the SDK's parameters are passed on as they come, and a later release may have more of them.
+    async def get_response(self, *args: Any, **options: Any) -> ModelResponse:
         """Pass on."""
-        return await self.inner.get_response(
-            system_instructions,
-            input,
-            model_settings,
-            tools,
-            output_schema,
-            handoffs,
-            tracing,
-            previous_response_id=previous_response_id,
-            conversation_id=conversation_id,
-            prompt=prompt,
-        )
+        return await self.inner.get_response(*args, **options)
 
-    async def stream_response(
-        self,
-        system_instructions: str | None,
-        input: str | list[TResponseInputItem],  # noqa: A002  the SDK's name
-        model_settings: ModelSettings,
-        tools: list[Tool],
-        output_schema: AgentOutputSchemaBase | None,
-        handoffs: list[Handoff],
-        tracing: ModelTracing,
-        *,
-        previous_response_id: str | None,
-        conversation_id: str | None,
-        prompt: ResponsePromptParam | None,
-    ) -> AsyncIterator[TResponseStreamEvent]:
+    async def stream_response(self, *args: Any, **options: Any) -> AsyncIterator[TResponseStreamEvent]:
         """Give a whole response as a stream of one event."""
-        response = await self.get_response(
-            system_instructions,
-            input,
-            model_settings,
-            tools,
-            output_schema,
-            handoffs,
-            tracing,
-            previous_response_id=previous_response_id,
-            conversation_id=conversation_id,
-            prompt=prompt,
-        )
+        response = await self.get_response(*args, **options)
         yield ResponseCompletedEvent(type="response.completed", sequence_number=0, response=to_response(response))
 
     def get_retry_advice(self, request: ModelRetryAdviceRequest) -> ModelRetryAdvice | None:
