@@ -1,7 +1,7 @@
 """A copy of the user's agents for one Step: same names, models, tools and handoffs, other behaviour of tools."""
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, cast
 
 from agents import Agent, AgentBase, Handoff, Model, RunContextWrapper, Tool, handoff
@@ -48,11 +48,8 @@ class AgentCopies:
 
     def find(self, name: str | None) -> Agent[Any]:
         """Return the agent with that name; the root when there is none any more."""
-        return next((agent for agent in self._walk() if agent.name == name), self.root)
-
-    def _walk(self) -> Iterator[Agent[Any]]:
         # The order of discovery, so that of two agents with one name the nearer is found.
-        return iter(list(self._copies.values()))
+        return next((agent for agent in self._copies.values() if agent.name == name), self.root)
 
     def _copy(self, agent: Agent[Any]) -> Agent[Any]:
         known = self._copies.get(id(agent))

@@ -15,6 +15,7 @@ from dex_agents_openai_agents._hooks import HookGate, StepHooks
 from dex_agents_openai_agents._models import WholeResponses
 from dex_agents_openai_agents._private import load_usage
 from dex_agents_openai_agents._replay import ReplayedTools
+from dex_agents_openai_agents._run_json import no_context
 from dex_agents_openai_agents._runs import AgentRuns
 from dex_agents_openai_agents._state import SessionState
 from dex_agents_openai_agents._tools import answer_interruptions, read_records
@@ -39,6 +40,7 @@ class ModelStepRun:
     tools: ReplayedTools
 
     def __post_init__(self) -> None:
+        self.config = self.runs.config_for(self.request.step)
         self.gate = HookGate(model=True, tools=False, starts=not self.state.started)
         self.copies = AgentCopies(
             self.runs.agent,
@@ -63,9 +65,9 @@ class ModelStepRun:
         if isinstance(self.request.input, BatchSettled):
             # The SDK takes input only behind the results, so they come first, in a run of their own.
             settled = await self._go_on(context, restored, stops_before_model=True)
-            if settled.to_state().to_json(context_serializer=_no_context)["current_step"] is None:
-                return settled  # A tool's result was the answer.
             restored = settled.to_state()
+            if restored.to_json(context_serializer=no_context)["current_step"] is None:
+                return settled  # A tool's result was the answer.
         restored.add_input(to_steering_items(self.request.steering))
         self.steered = True
         return await self._go_on(context, restored)
@@ -91,7 +93,7 @@ class ModelStepRun:
             context=context,
             max_turns=self.runs.max_turns,
             hooks=StepHooks(self.runs.hooks, self.gate),
-            run_config=self.runs.config_for(self.request.step),
+            run_config=self.config,
             error_handlers=self.runs.error_handlers,
             conversation_id=conversation_id,
             previous_response_id=self.state.previous_response_id if by_response else None,
@@ -117,7 +119,7 @@ class ModelStepRun:
             restored,
             context=context,
             hooks=StepHooks(self.runs.hooks, self.gate),
-            run_config=self.runs.config_for(self.request.step),
+            run_config=self.config,
             error_handlers=self.runs.error_handlers,
         )
         if stops_before_model:
@@ -153,7 +155,3 @@ async def settle(
     result.cancel(mode="after_turn")
     await drain(result, None)
     return result
-
-
-def _no_context(_context: object) -> dict[str, Any]:
-    return {}

@@ -29,7 +29,7 @@ def copy_json(value: Any) -> Any:
 
 def dump_run(state: RunState[Any, Any]) -> RunJson:
     """Write a run state as JSON, without the application's context, which every Step makes anew."""
-    run = cast(RunJson, json.loads(json.dumps(state.to_json(context_serializer=_no_context), default=str)))
+    run = cast(RunJson, json.loads(json.dumps(state.to_json(context_serializer=no_context), default=str)))
     _drop_contexts(run)
     _forget_filtered_calls(run)
     return run
@@ -101,7 +101,8 @@ def _resolve(item: RunJson, known: Mapping[str, Any]) -> RunJson:
     return copy_json(known[item[_ITEM]]) if item.keys() == {_ITEM} else item
 
 
-def _no_context(_context: object) -> dict[str, JsonValue]:
+def no_context(_context: object) -> dict[str, JsonValue]:
+    """Write nothing of the application's context."""
     return {}
 
 

@@ -150,7 +150,7 @@ class OpenAIAgentsRunner(Generic[ContextT]):
             usage=usage_between(step.usage_before, result.context_wrapper.usage),
             context_tokens=context_tokens(result.raw_responses[step.requests_before :]),
             steering_taken=len(request.steering) if step.steered else 0,
-            model=model_name(step.items, self._runs.config_for(request.step)),
+            model=model_name(step.items, step.config),
         )
 
     async def _outcome(self, step: ModelStepRun, result: RunResultStreaming) -> tuple[ModelOutcome, SessionState]:
