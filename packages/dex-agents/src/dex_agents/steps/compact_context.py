@@ -5,7 +5,6 @@ import time
 from dex import AsyncContext, StepDecision, StepOptions, ValueMappingError, go_to_many
 from pydantic import JsonValue
 
-from dex_agents._storage.limits import clipped
 from dex_agents._storage.records import RunModelInput
 from dex_agents._storage.schema import LATEST_SUMMARY, SUMMARIES
 from dex_agents._storage.session_editor import SessionEditor
@@ -20,6 +19,7 @@ from dex_agents._turn.measuring import measured_model
 from dex_agents._turn.model_input import consume_batch, turn_input
 from dex_agents._turn.resolving import with_settings
 from dex_agents._turn.step_context import step_context
+from dex_agents._turn.turn_failure import failed_by
 from dex_agents.errors import StateNotReadableError, TurnFailedError
 from dex_agents.events import AgentEventType
 from dex_agents.runner import BatchSettled, CannotCompactNow, Compacted, CompactOutcome, CompactRequest
@@ -61,8 +61,7 @@ class CompactContext(SessionStep[RunModelInput]):
             except (TurnFailedError, StateNotReadableError) as error:
                 if isinstance(error, StateNotReadableError) and error.newer_writer:
                     raise
-                said = self._services.sealing.seal(clipped(str(error) or type(error).__name__))
-                failed = input.model_copy(update={"error": said})
+                failed = failed_by(input, error, self._services.sealing)
                 return go_to_many(_moves.to_record_turn_failure(session.turn, failed))
         taken = isinstance(outcome, Compacted) and outcome.batch_taken
         session.save(SessionStatus.RUNNING_MODEL)

@@ -5,15 +5,14 @@ import asyncio
 from dex import AsyncContext, StepDecision, StepOptions, ValueMappingError, go_to_many
 
 from dex_agents._storage.kept_turns import end_state_of_turn
-from dex_agents._storage.limits import clipped
 from dex_agents._storage.message_log import MessageLog
-from dex_agents._storage.records import RunModelInput
+from dex_agents._storage.records import RunModelInput, TurnRecord
 from dex_agents._storage.session_editor import SessionEditor
 from dex_agents._storage.state_store import StateStore, has_state
 from dex_agents._stored import NOT_UNICODE, in_unicode
 from dex_agents._turn.attempt import attempt
 from dex_agents._turn.batch import begin_batch, check_step, refuse_batch
-from dex_agents._turn.budget_check import check_budgets, failure_reason, priced, used_up_by
+from dex_agents._turn.budget_check import check_budgets, priced, used_up_by
 from dex_agents._turn.context_size import note_context, reaches_limit
 from dex_agents._turn.event_writer import EventWriter
 from dex_agents._turn.handing_back import hand_back_model, unreadable_here
@@ -24,6 +23,7 @@ from dex_agents._turn.resolving import with_settings
 from dex_agents._turn.step_context import step_context
 from dex_agents._turn.stopping import worker_stop
 from dex_agents._turn.turn_end import end_turn
+from dex_agents._turn.turn_failure import failed_by
 from dex_agents._turn.turn_mail import Steering, take_token
 from dex_agents.errors import BudgetUsedUpError, StateNotReadableError, TurnFailedError
 from dex_agents.runner import (
@@ -95,30 +95,21 @@ class RunModel(SessionStep[RunModelInput]):
                     session.update(priced_model=step.model)
                     step = step.model_copy(update={"usage": priced(step.usage, step.model, options)})
                 paid = step.usage
-                finished = isinstance(step.outcome, Finished)
                 try:
-                    check_step(step, offered=len(steering.offered))
-                    store.save(step.state, begins_turn=not turn.state_changed, ends_turn=finished)
+                    _save_state(store, turn, step, len(steering.offered))
                 except NOT_UNICODE:
                     # A model call is paid: one bad character must not repeat it. Nothing is staged yet.
                     step, store = in_unicode(step), StateStore(context)
-                    check_step(step, offered=len(steering.offered))
-                    store.save(step.state, begins_turn=not turn.state_changed, ends_turn=finished)
+                    _save_state(store, turn, step, len(steering.offered))
                 session.update(state_bytes=store.stored_size())
                 movements = self._record(context, session, steering, step, events, input)
-                if finished:
-                    end_state_of_turn(context, store, turn.number, self._services.options.forkable_turns)
+                if isinstance(step.outcome, Finished):
+                    end_state_of_turn(context, store, turn.number, options.forkable_turns)
             except (TurnFailedError, StateNotReadableError) as error:
                 if isinstance(error, StateNotReadableError) and error.newer_writer:
                     raise
-                failed = input.model_copy(
-                    update={
-                        "error": self._services.sealing.seal(clipped(str(error) or type(error).__name__)),
-                        "reason": failure_reason(error),
-                        "paid": paid,
-                        "lost_attempts": lost,
-                    }
-                )
+                failed = failed_by(input, error, self._services.sealing)
+                failed = failed.model_copy(update={"paid": paid, "lost_attempts": lost})
                 return go_to_many(_moves.to_record_turn_failure(session.turn, failed))
             except asyncio.CancelledError:
                 self._services.partial_texts.hand_over(context.flow_id, turn.turn_id, writer.said)
@@ -187,6 +178,12 @@ class RunModel(SessionStep[RunModelInput]):
         if isinstance(step.outcome, Waiting):
             refuse_batch(context, session, step.outcome, events, str(used_up))
         session.save(SessionStatus.RUNNING_MODEL)
-        said = self._services.sealing.seal(str(used_up))
-        failed = input.model_copy(update={"error": said, "reason": failure_reason(used_up)})
+        failed = failed_by(input, used_up, self._services.sealing)
         return _moves.to_record_turn_failure(session.turn, failed)
+
+
+def _save_state(store: StateStore, turn: TurnRecord, step: ModelStep, offered: int) -> None:
+    """Stage the state after a model call that the session can carry on from."""
+    check_step(step, offered=offered)
+    finished = isinstance(step.outcome, Finished)
+    store.save(step.state, begins_turn=not turn.state_changed, ends_turn=finished)
