@@ -46,6 +46,11 @@ def sync(session: nox.Session, *groups: str) -> None:
     )
 
 
+def editable(distribution: str) -> list[str]:
+    """Say to an installer: this adapter and what it needs of this repository, as they are here."""
+    return [word for name in (*OWN, distribution) for word in ("-e", str(ROOT / "packages" / name))]
+
+
 def sync_release_tools(session: nox.Session) -> None:
     """Install the tools of a release from the lock, and none of the packages."""
     command = ["uv", "sync", "--locked", "--only-group", "release"]
@@ -130,15 +135,15 @@ def crash(session: nox.Session) -> None:
 def rolling(session: nox.Session) -> None:
     """Let Workers with the oldest and the newest tested release of Pydantic AI serve one session in turns."""
     (adapter,) = (adapter for adapter in ADAPTERS if adapter.name == "pydantic-ai")
-    names = [*OWN, adapter.distribution]
-    editable = [word for name in names for word in ("-e", str(ROOT / "packages" / name))]
     pythons: dict[str, str] = {}
     for name, release in (("old", adapter.releases[0]), ("new", adapter.releases[-1])):
         environment = Path(session.create_tmp()).resolve() / name
         python = environment / "bin" / "python"
         session.run("uv", "venv", "--clear", "--python", PYTHONS[0], str(environment), external=True)
         pins = [f"{framework}=={number}" for framework, number in release.items()]
-        session.run("uv", "pip", "install", "--python", str(python), *editable, *pins, external=True)
+        session.run(
+            "uv", "pip", "install", "--python", str(python), *editable(adapter.distribution), *pins, external=True
+        )
         pythons[f"DEX_AGENTS_{name.upper()}_PYTHON"] = str(python)
     sync(session, "test")
     session.run("pytest", "tests/upgrade/test_rolling_deploy.py", *session.posargs, env=pythons)
@@ -155,11 +160,9 @@ def tags(cell: Cell) -> list[str]:
 def compat(session: nox.Session, cell: Cell) -> None:
     """Run an adapter's own tests and its column of the parity table with one release of its framework."""
     package = ROOT / "packages" / cell.distribution
-    own = [ROOT / "packages" / name for name in OWN]
-    editable = [word for path in (*own, package) for word in ("-e", str(path))]
     # In one step, so that the pins bind what the tests need as well.
     pins = [f"{name}=={release}" for name, release in cell.pins.items()]
-    session.install(*editable, *pins, "--group", "test", env={"UV_COMPILE_BYTECODE": "1"})
+    session.install(*editable(cell.distribution), *pins, "--group", "test", env={"UV_COMPILE_BYTECODE": "1"})
     for name, release in cell.pins.items():
         code = f"from importlib.metadata import version; print(version({name!r}))"
         installed = str(session.run("python", "-c", code, silent=True)).strip()
@@ -179,12 +182,13 @@ def compat_canary(session: nox.Session, adapter: Adapter) -> None:
     overrides = Path(session.create_tmp()).resolve() / "overrides.txt"
     overrides.write_text("".join(f"{name}\n" for name in sorted(free)), encoding="utf-8")
     package = ROOT / "packages" / adapter.distribution
-    editable = [word for path in (*(ROOT / "packages" / name for name in OWN), package) for word in ("-e", str(path))]
     show = "print(*(f'{name} {version(name)}' for name in sys.argv[1:]), sep=', ')"
     code = f"import sys; from importlib.metadata import version; {show}"
     stage, found = "resolve", ", ".join(sorted(free))
     try:
-        session.install("--upgrade", "--override", str(overrides), *editable, *sorted(free), "--group", "test")
+        session.install(
+            "--upgrade", "--override", str(overrides), *editable(adapter.distribution), *sorted(free), "--group", "test"
+        )
         found = str(session.run("python", "-c", code, *sorted(free), silent=True)).strip()
         stage = "pass the tests"
         session.run("pytest", str(package / "tests"), "tests/parity", *session.posargs)
