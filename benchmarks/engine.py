@@ -137,6 +137,11 @@ def written_bytes() -> int:
     return int(counters["write_bytes"]) or int(counters["wchar"])
 
 
+def resident_mb() -> float:
+    """Return how much memory this process has, in units of 1,000,000 bytes."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
 async def measure_steps(client: AsyncClient, steps: int) -> dict[str, float]:
     await client.start_flow(chain, "warm", 100)
     await client.wait_for_flow("warm")
@@ -201,8 +206,7 @@ async def restart(directory: str) -> None:
         async with grpc.aio.insecure_channel(engine.address) as channel:
             await channel.channel_ready()
         seconds = time.perf_counter() - begin
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
-        print(json.dumps({"restart_s": seconds, "resident_mb": pages * os.sysconf("SC_PAGE_SIZE") / 1e6}))
+        print(json.dumps({"restart_s": seconds, "resident_mb": resident_mb()}))
 
 
 async def run(steps: int, flows: int) -> dict[str, float]:

@@ -23,7 +23,7 @@ from typing import Any
 
 from dex import AsyncClient, BlobCacheConfig, ClientOptions, WorkerTarget, open_blob_cache
 from dex.dexpb import dex_pb2 as pb
-from engine import chain, idle, registry, service_stub, worker
+from engine import chain, idle, registry, resident_mb, service_stub, worker
 from grpc import aio
 
 from dex_agents_embedded import EmbeddedEngine, _retention
@@ -61,10 +61,6 @@ def _growth(values: list[float], summary: Any) -> float:
     """Compare the last third with the middle one; the first third is where everything fills up."""
     third = len(values) // 3
     return summary(values[2 * third :]) / summary(values[third : 2 * third])
-
-
-def resident_mb() -> float:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 async def work(client: AsyncClient, service: Any, readings: Readings, ends_at: float) -> None:
