@@ -90,8 +90,8 @@ def _tokens(query: str) -> Iterator[tuple[str, str]]:
             yield kind, text.strip("`")
         elif kind in ("single", "double"):
             # Two quotes stand for one only inside quotes of the same kind.
-            escapes = r"\\(.)|'(')" if kind == "single" else r"\\(.)|(?!)()"
-            yield "text", re.sub(escapes, lambda escape: escape.group(1) or escape.group(2), text)
+            escapes = r"\\(.)|'(')" if kind == "single" else r"\\(.)"
+            yield "text", re.sub(escapes, lambda escape: escape[escape.lastindex or 0], text)
         else:
             yield kind, text
 
