@@ -12,6 +12,7 @@ from dex import DexServiceError, LongPollTimeoutError
 from tenacity import AsyncRetrying, retry_if_exception, wait_random_exponential
 
 from dex_agents._client.connection import Connection
+from dex_agents._client.outages import LONGEST_PAUSE_SECONDS
 from dex_agents._client.service_errors import is_outage
 from dex_agents.errors import ConfigurationError
 from dex_agents.events import AgentEvent
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 _ONE_WAIT: Final = timedelta(seconds=20)
 _NO_ANSWER_SECONDS: Final = 30.0
 """A long poll that is not even answered with "nothing new" by then has lost its connection."""
-
-_LONGEST_PAUSE_SECONDS: Final = 5.0
 
 _PAGE: Final = 1000
 """Of retained events; as many as a server gives at once."""
@@ -55,7 +54,7 @@ class EventReader:
         """Yield events until the caller stops; waits for a server that is away."""
         retrying = AsyncRetrying(
             retry=retry_if_exception(_may_come_back),
-            wait=wait_random_exponential(multiplier=0.1, max=_LONGEST_PAUSE_SECONDS),
+            wait=wait_random_exponential(multiplier=0.1, max=LONGEST_PAUSE_SECONDS),
         )
         while True:
             streamed: StreamedEvent | None = await retrying(self.read_one, session_id, token)

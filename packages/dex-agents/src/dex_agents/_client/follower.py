@@ -9,24 +9,13 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import suppress
-from datetime import timedelta
 from typing import TYPE_CHECKING, Final
-
-from dex import AttributeMatch, DexServiceError, RequestTimeoutError, WaitForAttributeOptions
-from tenacity import AsyncRetrying, before_sleep_log, retry_if_exception_type, wait_random_exponential
 
 from dex_agents._client.connection import Connection
 from dex_agents._client.event_reader import EventReader, StreamedEvent
 from dex_agents._client.live_view import LiveView
-from dex_agents._client.service_errors import is_outage
-from dex_agents._storage.schema import FINISHED_TURNS
-from dex_agents.errors import (
-    EngineUnavailableError,
-    NoWorkerAvailableError,
-    SessionBusyError,
-    SessionFailedError,
-    SessionStoppedError,
-)
+from dex_agents._client.outages import OUTAGES, match_finished, through_outages
+from dex_agents.errors import SessionFailedError, SessionStoppedError
 from dex_agents.following import SessionUpdate
 from dex_agents.snapshot import AgentSnapshot
 
@@ -34,9 +23,6 @@ if TYPE_CHECKING:
     from dex_agents.session_flow import AgentSessionFlow
 
 _LOG = logging.getLogger(__name__)
-
-_ONE_WAIT: Final = timedelta(seconds=60)
-_LONGEST_PAUSE_SECONDS: Final = 5.0
 
 _FIRST_LOOK_SECONDS: Final = 0.03
 _LONGEST_LOOK_SECONDS: Final = 1.0
@@ -85,7 +71,7 @@ class SessionFollower:
                     yield update
                     if update.view.snapshot.lifecycle != "running":
                         return
-            except (EngineUnavailableError, NoWorkerAvailableError, SessionBusyError) as outage:
+            except OUTAGES as outage:
                 _LOG.info("following %s is interrupted: %s", self._session_id, outage)
             finally:
                 await watch.close()
@@ -111,12 +97,7 @@ class SessionFollower:
         Returns:
             The token to read on from, and the view at that place.
         """
-        retrying = AsyncRetrying(
-            retry=retry_if_exception_type((EngineUnavailableError, NoWorkerAvailableError, SessionBusyError)),
-            wait=wait_random_exponential(multiplier=0.1, max=_LONGEST_PAUSE_SECONDS),
-            before_sleep=before_sleep_log(_LOG, logging.INFO),
-        )
-        return await retrying(self._look_at_all, token)
+        return await through_outages(lambda: self._look_at_all(token))
 
     async def _look_at_all(self, token: str) -> tuple[str, LiveView]:
         # The events first: what is recorded in between is in the snapshot, and its events change nothing then.
@@ -157,21 +138,8 @@ class SessionFollower:
         Raises:
             EngineUnavailableError: The server is away.
         """
-        has_finished = AttributeMatch[int].greater_than_or_equal(turn)
-        options = WaitForAttributeOptions(request_timeout=_ONE_WAIT)
-        client = self._connection.client
         with suppress(SessionStoppedError, SessionFailedError):
-            async with self._connection.errors.translated(self._session_id):
-                while True:
-                    try:
-                        await client.wait_for_attribute_match(self._session_id, FINISHED_TURNS, has_finished, options)
-                    except RequestTimeoutError:
-                        continue
-                    except DexServiceError as error:
-                        if not is_outage(error):
-                            raise
-                        raise self._connection.errors.unavailable(error.detail) from error
-                    return
+            await match_finished(self._connection, self._session_id, turn)
 
 
 class _Watch:

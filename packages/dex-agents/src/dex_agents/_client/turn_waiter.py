@@ -1,21 +1,15 @@
 """Waits for the answer to one message, through restarts of the server and of the Workers."""
 
 import asyncio
-import logging
-from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 from dex import AttributeMatch, DexServiceError, RequestTimeoutError, RPCInvokeOptions, WaitForAttributeOptions
-from tenacity import AsyncRetrying, before_sleep_log, retry_if_exception_type, wait_random_exponential
 
 from dex_agents._client.connection import Connection
-from dex_agents._client.service_errors import is_outage
-from dex_agents._storage.schema import FINISHED_TURNS, MESSAGE_TURNS, TURN_RESULTS
+from dex_agents._client.outages import match, match_finished, through_outages
+from dex_agents._storage.schema import MESSAGE_TURNS, TURN_RESULTS
 from dex_agents.errors import (
-    EngineUnavailableError,
-    NoWorkerAvailableError,
-    SessionBusyError,
     SessionFailedError,
     SessionStoppedError,
     TurnResultNotKeptError,
@@ -25,17 +19,8 @@ from dex_agents.snapshot import TurnResult, TurnResultReply, TurnResultRequest
 if TYPE_CHECKING:
     from dex_agents.session_flow import AgentSessionFlow
 
-ResultT = TypeVar("ResultT")
-
-_LOG = logging.getLogger(__name__)
-
-_ONE_WAIT: Final = timedelta(seconds=60)
-"""Length of one request; a connection that died without a word is noticed after this time."""
-
 _SHORT_WAIT: Final = timedelta(seconds=1)
 """How long the result itself is waited for. One that was forgotten never comes, so what follows waits for the turn."""
-
-_LONGEST_PAUSE_SECONDS: Final = 5.0
 
 
 class TurnWaiter:
@@ -55,8 +40,10 @@ class TurnWaiter:
             TurnResultNotKeptError: The turn finished so long ago that the session forgot its result.
         """
         try:
-            turn_number = await self._through_outages(
-                lambda: self._match(session_id, lambda options: self._turn_of(session_id, message_id, options))
+            turn_number = await through_outages(
+                lambda: match(
+                    self._connection, session_id, lambda options: self._turn_of(session_id, message_id, options)
+                )
             )
         except (SessionStoppedError, SessionFailedError):
             # Nothing can be waited for on a session that has ended, but what it keeps can be read.
@@ -66,12 +53,10 @@ class TurnWaiter:
                 raise
             return result
         try:
-            text = await self._through_outages(lambda: self._quick_result(session_id, turn_number))
+            text = await through_outages(lambda: self._quick_result(session_id, turn_number))
             if text is not None:
                 return TurnResult.model_validate_json(text)
-            await self._through_outages(
-                lambda: self._match(session_id, lambda options: self._finished(session_id, turn_number, options))
-            )
+            await through_outages(lambda: match_finished(self._connection, session_id, turn_number))
         except (SessionStoppedError, SessionFailedError):
             # The session may have ended after this turn had finished; a closed session still gives its results.
             result = await self._result(session_id, turn_number)
@@ -124,10 +109,6 @@ class TurnWaiter:
             session_id, MESSAGE_TURNS, message_id, has_turn, options
         )
 
-    async def _finished(self, session_id: str, turn_number: int, options: WaitForAttributeOptions) -> int:
-        has_finished = AttributeMatch[int].greater_than_or_equal(turn_number)
-        return await self._connection.client.wait_for_attribute_match(session_id, FINISHED_TURNS, has_finished, options)
-
     async def _quick_result(self, session_id: str, turn_number: int) -> str | None:
         """Wait a moment for the result itself, which needs no Worker and no second call; None when it did not come."""
 
@@ -141,7 +122,7 @@ class TurnWaiter:
             except RequestTimeoutError:
                 return None
 
-        return await self._match(session_id, lambda _: wait())
+        return await match(self._connection, session_id, lambda _: wait())
 
     async def _recorded_turn(self, session_id: str, message_id: str) -> int:
         """Return the turn of a message, also of a session that has ended; 0 when it has none."""
@@ -162,35 +143,9 @@ class TurnWaiter:
         self, session_id: str, request: TurnResultRequest, options: RPCInvokeOptions
     ) -> TurnResultReply:
         client = self._connection.client
-        return await self._through_outages(
+        return await through_outages(
             lambda: self._connection.call(
                 lambda: client.invoke_rpc(self._flow.get_turn_result, session_id, request, options=options),
                 session_id=session_id,
             )
         )
-
-    async def _match(self, session_id: str, wait: Callable[[WaitForAttributeOptions], Awaitable[ResultT]]) -> ResultT:
-        async with self._connection.errors.translated(session_id):
-            while True:
-                try:
-                    return await wait(WaitForAttributeOptions(request_timeout=_ONE_WAIT))
-                except RequestTimeoutError:
-                    continue
-                except DexServiceError as error:
-                    if not is_outage(error):
-                        raise
-                    raise self._connection.errors.unavailable(error.detail) from error
-
-    async def _through_outages(self, call: Callable[[], Awaitable[ResultT]]) -> ResultT:
-        """Repeat a call that changes nothing until the server and a Worker are there again."""
-        retrying = AsyncRetrying(
-            retry=retry_if_exception_type((EngineUnavailableError, NoWorkerAvailableError, SessionBusyError)),
-            wait=wait_random_exponential(multiplier=0.1, max=_LONGEST_PAUSE_SECONDS),
-            before_sleep=before_sleep_log(_LOG, logging.INFO),
-        )
-
-        # tenacity awaits the result of a coroutine function only, which a lambda is not.
-        async def attempt() -> ResultT:
-            return await call()
-
-        return await retrying(attempt)
