@@ -7,6 +7,7 @@ into a chunk of its own at once, so the window always fits into one Step's reque
 
 import time
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from dex import AttributeMapNotLoadedError, Context
 
@@ -34,6 +35,13 @@ class ChunkNotLoadedError(Exception):
         self.key = key
 
 
+class _Sized(NamedTuple):
+    """A message of the window and its size, which is measured once: all of it is written as JSON for that."""
+
+    message: SavedMessage
+    size: int
+
+
 class MessageLog:
     """The log as one Step or RPC sees it."""
 
@@ -59,16 +67,16 @@ class MessageLog:
     def roll(self, session: SessionEditor, options: AgentSessionOptions) -> None:
         """Move the oldest messages of a full window into chunks; needs the whole window loaded."""
         keys = MESSAGES.get_all_instance_keys(self._context)
-        window = [MESSAGES.get(self._context, key) for key in keys]
+        window = [_Sized(saved, saved.size_in_bytes()) for saved in (MESSAGES.get(self._context, key) for key in keys)]
         # Half of the bytes stay free, so that a turn's messages stay in the window, where they are cheap to read.
         most_bytes = options.message_window_max_bytes // 2
         while window and (len(window) > options.message_window_size or _bytes_of(window) > most_bytes):
             too_many = options.message_chunk_size if len(window) > options.message_window_size else 0
             oldest = window[: max(too_many, _excess(window, most_bytes))]
-            chunk = list(self._next_chunk(oldest, options))
-            for saved in chunk:
-                MESSAGES.delete(self._context, message_key(saved.sequence))
-            self._write_chunk(chunk, _bytes_of(chunk))
+            chunk = list(_next_chunk(oldest, options))
+            for each in chunk:
+                MESSAGES.delete(self._context, message_key(each.message.sequence))
+            self._write_chunk([each.message for each in chunk], _bytes_of(chunk))
             window = window[len(chunk) :]
         session.update(window_bytes=_bytes_of(window))
 
@@ -112,15 +120,6 @@ class MessageLog:
             return MESSAGES.get(self._context, message_key(sequence))
         return self._read_chunk(place)[sequence - place.first_sequence]
 
-    def _next_chunk(self, window: Sequence[SavedMessage], options: AgentSessionOptions) -> Iterator[SavedMessage]:
-        size = 0
-        for position, saved in enumerate(window[: options.message_chunk_size]):
-            size += saved.size_in_bytes()
-            follows = position == 0 or saved.sequence == window[position - 1].sequence + 1
-            if position and (size > options.message_chunk_max_bytes or not follows):
-                return
-            yield saved
-
     def _write_chunk(self, messages: Sequence[SavedMessage], size: int) -> None:
         first = messages[0].sequence
         MESSAGE_CHUNKS.set(self._context, message_key(first), MessageChunk(messages=tuple(messages)))
@@ -143,15 +142,25 @@ class MessageLog:
             raise ChunkNotLoadedError(key) from None
 
 
-def _bytes_of(messages: Sequence[SavedMessage]) -> int:
-    return sum(saved.size_in_bytes() for saved in messages)
+def _next_chunk(window: Sequence[_Sized], options: AgentSessionOptions) -> Iterator[_Sized]:
+    size = 0
+    for position, each in enumerate(window[: options.message_chunk_size]):
+        size += each.size
+        follows = position == 0 or each.message.sequence == window[position - 1].message.sequence + 1
+        if position and (size > options.message_chunk_max_bytes or not follows):
+            return
+        yield each
 
 
-def _excess(messages: Sequence[SavedMessage], most_bytes: int) -> int:
+def _bytes_of(messages: Sequence[_Sized]) -> int:
+    return sum(each.size for each in messages)
+
+
+def _excess(messages: Sequence[_Sized], most_bytes: int) -> int:
     """Return how many of the oldest messages must go so that the others have at most so many bytes."""
     left = _bytes_of(messages)
-    for count, saved in enumerate(messages):
+    for count, each in enumerate(messages):
         if left <= most_bytes:
             return count
-        left -= saved.size_in_bytes()
+        left -= each.size
     return len(messages)
