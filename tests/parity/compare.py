@@ -1,11 +1,8 @@
 """Says where a durable run differs from a plain one."""
 
-from typing import cast
-
-from pydantic import JsonValue
-
 from parity.column import Run
 from parity.scenario import Scenario
+from support.side_by_side import first_difference
 
 
 def check_same(scenario: Scenario, plain: Run, durable: Run) -> None:
@@ -41,23 +38,6 @@ def check_endings(scenario: Scenario, plain: Run, durable: Run) -> None:
         else:
             assert got.error is not None and wanted.error in got.error, f"{got.error!r}, plainly {wanted.error!r}"
     assert (plain.endings[-1].error is not None) == scenario.fails, plain.endings[-1].error
-
-
-def first_difference(wanted: JsonValue, got: JsonValue, path: str = "") -> str:
-    """Name the first place where two JSON values differ."""
-    if isinstance(wanted, dict) and isinstance(got, dict):
-        for key in (*wanted, *(key for key in got if key not in wanted)):
-            if wanted.get(key) != got.get(key):
-                return first_difference(wanted.get(key), got.get(key), f"{path}.{key}")
-    if isinstance(wanted, list) and isinstance(got, list):
-        for index, (one, other) in enumerate(zip(wanted, got, strict=False)):
-            if one != other:
-                return first_difference(one, other, f"{path}[{index}]")
-        longer = cast("list[JsonValue]", wanted if len(wanted) > len(got) else got)
-        return (
-            f"{path} has {len(got)} elements, plainly {len(wanted)}; the next is {longer[min(len(wanted), len(got))]!r}"
-        )
-    return f"{path} is {got!r}, plainly {wanted!r}"
 
 
 def check_tool_that_raises(plain: Run, durable: Run) -> None:

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from parity.column import COLUMNS, Column, find_column
-from parity.compare import first_difference
 from parity.runs import run_forked
 from parity.scenarios import SCENARIOS
 from support.fake_provider import FakeProvider
+from support.side_by_side import first_difference
 
 (TWO_TURNS,) = (scenario for scenario in SCENARIOS if scenario.name == "several-turns-with-tools")
 FORKED = replace(TWO_TURNS, says=[*TWO_TURNS.says, *TWO_TURNS.says[2:]])

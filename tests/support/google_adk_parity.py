@@ -23,6 +23,7 @@ from dex_agents.tools import Answer
 from dex_agents_google_adk import GoogleADKRunner
 from dex_agents_google_adk._content import to_user_content
 from dex_agents_google_adk.testing import Script, ScriptedLlm, ShownRequest
+from support.side_by_side import as_blocks, first_difference
 
 Mode = Literal["whole responses", "streamed", "every model step twice"]
 MODES: tuple[Mode, ...] = ("whole responses", "streamed", "every model step twice")
@@ -103,7 +104,7 @@ async def run_plainly(scenario: Scenario) -> Trace:
     runner = Runner(app=app, session_service=sessions, **scenario.services())
     await sessions.create_session(app_name=app.name, user_id="user", session_id="s", state=dict(scenario.state))
     for turn in scenario.turns:
-        message: types.Content | None = to_user_content(_blocks(turn))
+        message: types.Content | None = to_user_content(as_blocks(turn))
         events: list[Event] = []
         while message is not None:
             asked: list[types.FunctionCall] = []
@@ -124,12 +125,6 @@ async def run_plainly(scenario: Scenario) -> Trace:
     trace.said = _said(session.events)
     trace.requests = len(world.shown)
     return trace
-
-
-def _blocks(turn: str | Sequence[Block]) -> Sequence[Block]:
-    from dex_agents.messages import TextBlock
-
-    return (TextBlock(text=turn),) if isinstance(turn, str) else turn
 
 
 def _confirm(asked: Sequence[types.FunctionCall], scenario: Scenario) -> types.Content:
@@ -271,22 +266,6 @@ def _sorted(said: list[JsonValue]) -> list[JsonValue]:
 
 def _comparable_state(state: Mapping[str, Any]) -> dict[str, JsonValue]:
     return {key: value for key, value in state.items() if not key.startswith("temp:")}
-
-
-def first_difference(wanted: Any, got: Any, path: str = "") -> str:
-    """Name the first place where two JSON values differ."""
-    if isinstance(wanted, dict) and isinstance(got, dict):
-        for key in {**cast("dict[str, Any]", wanted), **cast("dict[str, Any]", got)}:
-            one, other = cast("dict[str, Any]", wanted).get(key), cast("dict[str, Any]", got).get(key)
-            if one != other:
-                return first_difference(one, other, f"{path}.{key}")
-    if isinstance(wanted, list) and isinstance(got, list):
-        pairs = zip(cast("list[Any]", wanted), cast("list[Any]", got), strict=False)
-        for index, (one, other) in enumerate(pairs):
-            if one != other:
-                return first_difference(one, other, f"{path}[{index}]")
-        return f"{path} has {len(got)} items, plainly {len(wanted)}: {got} / {wanted}"  # pyright: ignore
-    return f"{path} is {got!r}, plainly {wanted!r}"
 
 
 def quiet_agent(kind: type[BaseAgent], **fields: Any) -> BaseAgent:

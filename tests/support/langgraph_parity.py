@@ -14,7 +14,7 @@ from langgraph.types import Command
 from pydantic import BaseModel, JsonValue
 from pydantic_core import to_jsonable_python
 
-from dex_agents.messages import Block, TextBlock
+from dex_agents.messages import Block
 from dex_agents.testing import InMemorySession, PendingQuestion, TurnFailed
 from dex_agents.tools import Answer
 from dex_agents_langgraph import LangGraphRunner
@@ -24,6 +24,7 @@ from dex_agents_langgraph._runs import GraphRuns
 from dex_agents_langgraph._saver import SnapshotSaver
 from dex_agents_langgraph._state import read_state
 from dex_agents_langgraph.testing import NEVER_SENT, Script, ScriptedChatModel, ShownRequest
+from support.side_by_side import as_blocks, first_difference
 
 Mode = Literal["plain requests", "streamed", "every model step twice"]
 MODES: tuple[Mode, ...] = ("plain requests", "streamed", "every model step twice")
@@ -187,10 +188,6 @@ def finish(trace: Trace, models: Mapping[str, ScriptedChatModel], values: Any) -
     trace.values = comparable(values)
 
 
-def as_blocks(turn: str | Sequence[Block]) -> Sequence[Block]:
-    return (TextBlock(text=turn),) if isinstance(turn, str) else turn
-
-
 def comparable(value: Any) -> JsonValue:
     """Write values of a graph as JSON, without what differs from run to run."""
     if isinstance(value, BaseMessage):
@@ -238,13 +235,14 @@ async def check_parity(scenario: Scenario, mode: Mode) -> Trace:
             wanted, got = unique(wanted), unique(got)
         if scenario.unordered:
             wanted, got = sorted(wanted, key=_text), sorted(got, key=_text)
-        for number, (one, other) in enumerate(zip(wanted, got, strict=False), start=1):
-            assert asdict(one) == asdict(other), f"{name}, request {number}: {differences(asdict(one), asdict(other))}"
+        pairs = zip(map(asdict, wanted), map(asdict, got), strict=False)
+        for number, (one, other) in enumerate(pairs, start=1):
+            assert one == other, f"{name}, request {number}: {first_difference(one, other)}"
         if scenario.fails is not None and len(got) == len(wanted) + 1:
             continue  # a turn that reaches its recursion limit may make one model call more
         assert len(got) == len(wanted), f"{name} got {len(got)} requests, plainly {len(wanted)}"
     if scenario.fails is None:
-        assert durable.values == plain.values, differences(plain.values, durable.values)
+        assert durable.values == plain.values, first_difference(plain.values, durable.values)
         assert durable.tokens == plain.tokens
     if scenario.compare_execution and not twice:
         assert sorted(durable.log) == sorted(plain.log), f"plainly: {plain.log}, durably: {durable.log}"
@@ -253,17 +251,3 @@ async def check_parity(scenario: Scenario, mode: Mode) -> Trace:
 
 def _text(request: ShownRequest) -> str:
     return json.dumps(asdict(request), sort_keys=True)
-
-
-def differences(wanted: Any, got: Any, path: str = "") -> str:
-    """Name the first place where two JSON values differ."""
-    if isinstance(wanted, dict) and isinstance(got, dict):
-        for key in {**cast("dict[str, Any]", wanted), **cast("dict[str, Any]", got)}:
-            one, other = cast("dict[str, Any]", wanted).get(key), cast("dict[str, Any]", got).get(key)
-            if one != other:
-                return differences(one, other, f"{path}.{key}")
-    if isinstance(wanted, list) and isinstance(got, list):
-        for index, (one, other) in enumerate(zip(cast("list[Any]", wanted), cast("list[Any]", got), strict=False)):
-            if one != other:
-                return differences(one, other, f"{path}[{index}]")
-    return f"{path} is {got!r}, plainly {wanted!r}"

@@ -18,13 +18,14 @@ from agents import (
 from pydantic import JsonValue
 from pydantic_core import to_jsonable_python
 
-from dex_agents.messages import Block, TextBlock
-from dex_agents.testing import InMemorySession, PendingQuestion, TurnFailed
+from dex_agents.messages import Block
+from dex_agents.testing import InMemorySession, PendingQuestion
 from dex_agents.tools import Answer
 from dex_agents_openai_agents import OpenAIAgentsRunner
 from dex_agents_openai_agents._content import to_user_item
 from dex_agents_openai_agents._state import plain_items
 from dex_agents_openai_agents.testing import Script, ScriptedModel, ShownRequest
+from support.side_by_side import Trace, as_blocks, check_same, without_repeats
 
 Mode = Literal["in one piece", "streamed", "every model step twice"]
 MODES: tuple[Mode, ...] = ("in one piece", "streamed", "every model step twice")
@@ -68,21 +69,7 @@ class Scenario:
     compare_execution: bool = True
 
 
-@dataclass
-class Trace:
-    """What one way of running the agent did."""
-
-    shown: list[ShownRequest]
-    results: list[JsonValue] = field(default_factory=list[JsonValue])
-    error: str | None = None
-    log: list[str] = field(default_factory=list[str])
-    requests: int = 0
-    tokens: int = 0
-    steps: list[str] = field(default_factory=list[str])
-    history: JsonValue = None
-
-
-async def run_plainly(scenario: Scenario, *, streaming: bool) -> Trace:
+async def run_plainly(scenario: Scenario, *, streaming: bool) -> Trace[ShownRequest]:
     """Run the agent with `Runner.run`, one call a turn and one more for each round of approvals."""
     model = ScriptedModel(scenario.script)
     trace = Trace(shown=model.shown)
@@ -100,7 +87,7 @@ async def run_plainly(scenario: Scenario, *, streaming: bool) -> Trace:
     if scenario.auto_previous_response_id:
         options["auto_previous_response_id"] = True
     for turn in scenario.turns:
-        message = to_user_item(_blocks(turn))
+        message = to_user_item(as_blocks(turn))
         given: Any = [*history, message]
         if len(given) == 1 and isinstance(message.get("content"), str):
             given = message.get("content")
@@ -141,7 +128,7 @@ async def _run(
     return result
 
 
-async def run_durably(scenario: Scenario, *, twice: bool = False) -> Trace:
+async def run_durably(scenario: Scenario, *, twice: bool = False) -> Trace[ShownRequest]:
     """Run the agent in an in-memory session, with fresh agents and a fresh runner in every Step."""
     model = ScriptedModel(scenario.script)
     trace = Trace(shown=model.shown)
@@ -165,25 +152,15 @@ async def run_durably(scenario: Scenario, *, twice: bool = False) -> Trace:
         return scenario.answers[call_id]
 
     session = InMemorySession(make_runner, decide=decide, run_model_twice=twice)
-    for turn in scenario.turns:
-        ended = await session.send(turn)
-        if isinstance(ended, TurnFailed):
-            trace.error = str(ended.error)
-        else:
-            trace.results.append(ended.text if ended.output is None and ended.text else ended.output)
-    trace.requests = session.usage.requests
-    trace.tokens = session.usage.input_tokens + session.usage.output_tokens
-    trace.steps = session.steps
+    await trace.run_turns(session, scenario.turns)
     if session.state is not None:
         trace.history = cast("dict[str, JsonValue]", session.state.value)["items"]
     if twice:
-        trace.shown = [
-            request for index, request in enumerate(model.shown) if index == 0 or request != model.shown[index - 1]
-        ]
+        trace.shown = without_repeats(model.shown)
     return trace
 
 
-async def check_parity(scenario: Scenario, mode: Mode) -> Trace:
+async def check_parity(scenario: Scenario, mode: Mode) -> Trace[ShownRequest]:
     """Check that both ways show the model the same and end the same.
 
     Returns:
@@ -192,28 +169,15 @@ async def check_parity(scenario: Scenario, mode: Mode) -> Trace:
     twice = mode == "every model step twice"
     plain = await run_plainly(scenario, streaming=mode == "streamed")
     durable = await run_durably(scenario, twice=twice)
-    assert durable.error == plain.error, f"plainly: {plain.error!r}, durably: {durable.error!r}"
-    for number, (wanted, got) in enumerate(zip(plain.shown, durable.shown, strict=False), start=1):
-        one, other = _comparable(wanted), _comparable(got)
-        assert other == one, f"request {number} differs: {differences(one, other)}"
-    assert len(durable.shown) == len(plain.shown)
-    assert durable.results == plain.results, f"{plain.results} {durable.results}"
-    if scenario.fails is None:
-        assert plain.error is None, plain.error
-        one, other = in_order_of_calls(plain.history), in_order_of_calls(durable.history)
-        assert other == one, differences(one, other, "history")
-        used = (durable.requests, durable.tokens)
-        assert used == (plain.requests, plain.tokens), f"{used}, plainly {(plain.requests, plain.tokens)}"
-    else:
-        assert plain.error is not None
-        assert scenario.fails in plain.error
-    if scenario.compare_execution and not twice:
-        assert sorted(durable.log) == sorted(plain.log), f"plainly: {plain.log}, durably: {durable.log}"
+    check_same(
+        plain,
+        durable,
+        request=_comparable,
+        history=in_order_of_calls,
+        fails=scenario.fails,
+        compare_log=scenario.compare_execution and not twice,
+    )
     return durable
-
-
-def _blocks(turn: str | Sequence[Block]) -> Sequence[Block]:
-    return (TextBlock(text=turn),) if isinstance(turn, str) else turn
 
 
 def _comparable(shown: ShownRequest) -> dict[str, Any]:
@@ -239,18 +203,3 @@ def in_order_of_calls(items: JsonValue) -> JsonValue:
 
 def _call_id(item: dict[str, Any]) -> str:
     return str(item.get("call_id"))
-
-
-def differences(wanted: Any, got: Any, path: str = "") -> str:
-    """Name the first place where two JSON values differ."""
-    if isinstance(wanted, dict) and isinstance(got, dict):
-        left, right = cast("dict[str, Any]", wanted), cast("dict[str, Any]", got)
-        for key in {**left, **right}:
-            one, other = left.get(key), right.get(key)
-            if one != other:
-                return differences(one, other, f"{path}.{key}")
-    if isinstance(wanted, list) and isinstance(got, list):
-        for index, (one, other) in enumerate(zip(cast("list[Any]", wanted), cast("list[Any]", got), strict=False)):
-            if one != other:
-                return differences(one, other, f"{path}[{index}]")
-    return f"{path} is {got!r}, plainly {wanted!r}"

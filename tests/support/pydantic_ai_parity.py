@@ -16,12 +16,13 @@ from pydantic_ai.usage import RunUsage, UsageLimits
 from pydantic_core import to_jsonable_python
 
 from dex_agents.messages import Block
-from dex_agents.testing import InMemorySession, PendingQuestion, TurnFailed
+from dex_agents.testing import InMemorySession, PendingQuestion
 from dex_agents.tools import Answer
 from dex_agents_pydantic_ai import PydanticAIRunner
 from dex_agents_pydantic_ai._content import to_user_content
 from dex_agents_pydantic_ai._state import dump_messages, read_state
 from dex_agents_pydantic_ai.testing import Script, ScriptedModel, ShownRequest, without_bookkeeping
+from support.side_by_side import Trace, check_same, without_repeats
 
 Mode = Literal["plain requests", "streamed", "every model step twice"]
 MODES: tuple[Mode, ...] = ("plain requests", "streamed", "every model step twice")
@@ -57,21 +58,7 @@ class Scenario:
     compare_execution: bool = True
 
 
-@dataclass
-class Trace:
-    """What one way of running the agent did."""
-
-    shown: list[ShownRequest]
-    results: list[JsonValue] = field(default_factory=list[JsonValue])
-    error: str | None = None
-    log: list[str] = field(default_factory=list[str])
-    requests: int = 0
-    tokens: int = 0
-    steps: list[str] = field(default_factory=list[str])
-    history: JsonValue = None
-
-
-async def run_plainly(scenario: Scenario, *, streaming: bool) -> Trace:
+async def run_plainly(scenario: Scenario, *, streaming: bool) -> Trace[ShownRequest]:
     """Run the agent with `agent.run`, one call a turn."""
     model = ScriptedModel(scenario.script, streaming=streaming)
     trace = Trace(shown=model.shown)
@@ -112,7 +99,7 @@ async def run_plainly(scenario: Scenario, *, streaming: bool) -> Trace:
     return trace
 
 
-async def run_durably(scenario: Scenario, *, streaming: bool, twice: bool) -> Trace:
+async def run_durably(scenario: Scenario, *, streaming: bool, twice: bool) -> Trace[ShownRequest]:
     """Run the agent in an in-memory session, with a fresh agent and runner in every Step."""
     model = ScriptedModel(scenario.script, streaming=streaming)
     trace = Trace(shown=model.shown)
@@ -127,26 +114,15 @@ async def run_durably(scenario: Scenario, *, streaming: bool, twice: bool) -> Tr
         return scenario.answers[pending.call.call_id]
 
     session = InMemorySession(make_runner, decide=decide, run_model_twice=twice)
-    for turn in scenario.turns:
-        ended = await session.send(turn)
-        if isinstance(ended, TurnFailed):
-            trace.error = str(ended.error)
-        else:
-            trace.results.append(ended.text if ended.output is None and ended.text else ended.output)
-    trace.requests = session.usage.requests
-    trace.tokens = session.usage.input_tokens + session.usage.output_tokens
-    trace.steps = session.steps
+    await trace.run_turns(session, scenario.turns)
     if session.state is not None:
         trace.history = without_bookkeeping(cast("JsonValue", dump_messages(read_state(session.state).messages)))
     if twice:
-        collapsed = [
-            request for index, request in enumerate(model.shown) if index == 0 or request != model.shown[index - 1]
-        ]
-        trace.shown = collapsed
+        trace.shown = without_repeats(model.shown)
     return trace
 
 
-async def check_parity(scenario: Scenario, mode: Mode) -> Trace:
+async def check_parity(scenario: Scenario, mode: Mode) -> Trace[ShownRequest]:
     """Check that both ways show the model the same and end the same.
 
     Returns:
@@ -156,22 +132,14 @@ async def check_parity(scenario: Scenario, mode: Mode) -> Trace:
     twice = mode == "every model step twice"
     plain = await run_plainly(scenario, streaming=streaming)
     durable = await run_durably(scenario, streaming=streaming, twice=twice)
-    assert durable.error == plain.error, f"plainly: {plain.error!r}, durably: {durable.error!r}"
-    for number, (wanted, got) in enumerate(zip(plain.shown, durable.shown, strict=False), start=1):
-        assert asdict(got) == asdict(wanted), f"request {number} differs: {_differences(asdict(wanted), asdict(got))}"
-    assert len(durable.shown) == len(plain.shown)
-    assert durable.results == plain.results, f"{plain.results} {durable.results}"
-    if scenario.fails is None:
-        assert plain.error is None, plain.error
-        used = (durable.requests, durable.tokens)
-        stored = _without_order(durable.history), _without_order(plain.history)
-        assert stored[0] == stored[1], _differences(stored[1], stored[0], "history")
-        assert used == (plain.requests, plain.tokens), f"{used}, plainly {(plain.requests, plain.tokens)}"
-    else:
-        assert plain.error is not None
-        assert scenario.fails in plain.error
-    if scenario.compare_execution and not twice:
-        assert sorted(durable.log) == sorted(plain.log), f"plainly: {plain.log}, durably: {durable.log}"
+    check_same(
+        plain,
+        durable,
+        request=asdict,
+        history=_without_order,
+        fails=scenario.fails,
+        compare_log=scenario.compare_execution and not twice,
+    )
     return durable
 
 
@@ -183,19 +151,6 @@ def _as_approval(answer: Answer) -> ToolApproved | ToolDenied:
 
 def _as_result(answer: Answer) -> Any:
     return ToolFailed(str(answer.value)) if answer.is_error else answer.value
-
-
-def _differences(wanted: Any, got: Any, path: str = "") -> str:
-    """Name the first place where two JSON values differ."""
-    if isinstance(wanted, dict) and isinstance(got, dict):
-        for key in cast("dict[str, Any]", wanted):
-            if wanted[key] != cast("dict[str, Any]", got).get(key):
-                return _differences(wanted[key], cast("dict[str, Any]", got).get(key), f"{path}.{key}")
-    if isinstance(wanted, list) and isinstance(got, list):
-        for index, (one, other) in enumerate(zip(cast("list[Any]", wanted), cast("list[Any]", got), strict=False)):
-            if one != other:
-                return _differences(one, other, f"{path}[{index}]")
-    return f"{path} is {got!r}, plainly {wanted!r}"
 
 
 def _without_order(history: JsonValue) -> JsonValue:

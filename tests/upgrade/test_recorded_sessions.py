@@ -7,10 +7,10 @@ import pytest
 
 from dex_agents import AgentHost
 from parity.column import COLUMNS, Column, find_column
-from parity.compare import first_difference
 from parity.runs import run_on_the_engine
 from support.fake_provider import FakeProvider
 from support.scripted_sessions import pending, scripted_flow
+from support.side_by_side import first_difference
 from upgrade.stages import PLAIN_SESSION_ID, RECORDED, SAID_BEFORE, SALE, SESSION_ID, sale, unpack
 
 RELEASES = sorted(path.name for path in RECORDED.iterdir())

@@ -25,7 +25,6 @@ from google.adk.tools.long_running_tool import LongRunningFunctionTool
 from google.genai import Client, types
 from pydantic import JsonValue
 
-from dex_agents.messages import TextBlock
 from dex_agents.runner import AgentFrameworkRunner
 from dex_agents_google_adk import GoogleADKRunner
 from dex_agents_google_adk._content import to_user_content
@@ -53,6 +52,7 @@ from parity.toolbox import (
     asks_for_approval,
 )
 from support.fake_provider import Reply, ToolCall
+from support.side_by_side import as_blocks
 
 
 def _check_repeated_ids(plain: Run, durable: Run) -> None:
@@ -178,8 +178,7 @@ class GoogleADKColumn(Column):
             await sessions.create_session(app_name=app.name, user_id="user", session_id="parity-1")
             runner = Runner(app=app, session_service=sessions)
             for turn in scenario.turns:
-                blocks = [TextBlock(text=turn)] if isinstance(turn, str) else turn
-                run.endings.append(await _run_turn(stage, runner, to_user_content(blocks)))
+                run.endings.append(await _run_turn(stage, runner, to_user_content(as_blocks(turn))))
         run.usage = (watcher.requests, watcher.input_tokens, watcher.output_tokens)
         return run
 

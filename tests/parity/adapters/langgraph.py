@@ -29,7 +29,6 @@ from pydantic import JsonValue, SecretStr
 from pydantic_core import to_jsonable_python
 
 from dex_agents import ToolEffect
-from dex_agents.messages import TextBlock
 from dex_agents.runner import AgentFrameworkRunner
 from dex_agents.tools import Answer
 from dex_agents_langgraph import LangGraphRunner
@@ -49,6 +48,7 @@ from parity.toolbox import (
     asks_for_approval,
 )
 from support.fake_provider import Reply, ToolCall
+from support.side_by_side import as_blocks
 
 DECISIONS = ["approve", "edit", "reject"]
 _REVIEWS_CALLS = "interrupt_mode" in inspect.signature(HumanInTheLoopMiddleware.__init__).parameters
@@ -88,8 +88,7 @@ class LangGraphColumn(Column):
         config = {"configurable": {"thread_id": "parity-1"}, "callbacks": [counter]}
         mode = "messages" if scenario.streaming else "values"
         for number, turn in enumerate(scenario.turns):
-            blocks = [TextBlock(text=turn)] if isinstance(turn, str) else turn
-            run_input: Any = {"messages": [to_human_message(blocks, message_id=f"user-{number}")]}
+            run_input: Any = {"messages": [to_human_message(as_blocks(turn), message_id=f"user-{number}")]}
             values: Any = None
             try:
                 while run_input is not None:

@@ -29,7 +29,6 @@ from openai import AsyncOpenAI
 from pydantic import JsonValue
 from pydantic_core import to_jsonable_python
 
-from dex_agents.messages import TextBlock
 from dex_agents.runner import AgentFrameworkRunner
 from dex_agents_openai_agents import OpenAIAgentsRunner
 from dex_agents_openai_agents._content import to_user_item
@@ -48,6 +47,7 @@ from parity.compare import check_requests
 from parity.scenario import HELPER_INSTRUCTIONS, INSTRUCTIONS, OTHER_MODEL, Delegate, HandOff, Structured
 from parity.toolbox import APPROVED_BEFORE, POLICIES, Image, ToolSaysNo, TryAgain, asks_for_approval
 from support.fake_provider import Reply, ToolCall
+from support.side_by_side import as_blocks
 
 DEFAULT_MAX_TURNS = 10
 
@@ -150,7 +150,7 @@ class OpenAIAgentsColumn(Column):
             if "instructions" in scenario.settings:
                 agent = agent.clone(instructions=f"{INSTRUCTIONS}\n\n{scenario.settings['instructions']}")
             for turn in scenario.turns:
-                message = to_user_item((TextBlock(text=turn),) if isinstance(turn, str) else turn)
+                message = to_user_item(as_blocks(turn))
                 try:
                     result = await _run(stage, agent, [*history, message], config)
                     while result.interruptions:
