@@ -7,7 +7,7 @@ from dex import RPCInvokeOptions
 from pydantic import JsonValue
 
 from dex_agents._client.connection import Connection
-from dex_agents._client.service_errors import check_json, refused_values
+from dex_agents._client.service_errors import check_json, raised_by_worker, refused_values
 from dex_agents._storage.limits import MAX_BATCH_BYTES
 from dex_agents._storage.schema import INTERRUPTS
 from dex_agents.errors import (
@@ -16,7 +16,6 @@ from dex_agents.errors import (
     ConfigurationError,
     DexAgentsError,
     InterruptNotPendingError,
-    WorkerRaisedError,
 )
 from dex_agents.snapshot import Interrupt, InterruptAnswer
 
@@ -74,15 +73,10 @@ class InterruptAnswers:
             load_attribute_map_instances=(INTERRUPTS.load(interrupt_id),),
         )
         client, rpc = self._connection.client, self._rpc(kind)
-        try:
+        with raised_by_worker(session_id, AnswerTooLargeError, AnswerNotValidError):
             taken = await self._connection.call(
                 lambda: client.invoke_rpc(rpc, session_id, answer, options=options), session_id=session_id
             )
-        except WorkerRaisedError as error:
-            for refused in (AnswerTooLargeError, AnswerNotValidError):
-                if error.error_type.endswith(refused.__name__):
-                    raise refused(error.detail, session_id=session_id) from error
-            raise
         if not taken:
             raise await self._why_not(session_id, kind, interrupt_id)
 

@@ -30,6 +30,7 @@ from dex_agents.errors import (
     EngineUnavailableError,
     NoWorkerAvailableError,
     SessionBusyError,
+    SessionError,
     SessionFailedError,
     SessionNotFoundError,
     SessionStoppedError,
@@ -66,6 +67,18 @@ def refused_values() -> Generator[None, None, None]:
         yield
     except (ValueMappingError, PydanticSerializationError, UnicodeEncodeError, ValidationError) as error:
         raise _not_sendable(error) from error
+
+
+@contextmanager
+def raised_by_worker(session_id: str, *kinds: type[SessionError]) -> Generator[None]:
+    """Raise an error of these kinds as what it was on the Worker that raised it; others pass as they are."""
+    try:
+        yield
+    except WorkerRaisedError as error:
+        for kind in kinds:
+            if error.error_type.endswith(kind.__name__):
+                raise kind(error.detail, session_id=session_id) from error
+        raise
 
 
 def check_json(name: str, value: object) -> None:

@@ -1,8 +1,7 @@
 """What a client does to a running turn: steer it, cancel it, interrupt it; and to the settings of the next ones."""
 
 import re
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from dex import ChannelMessageNotFoundError, Context, RPCInvokeOptions, RPCResult
@@ -11,7 +10,7 @@ from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, w
 
 from dex_agents._client.connection import Connection
 from dex_agents._client.content import refusal_of
-from dex_agents._client.service_errors import check_settings
+from dex_agents._client.service_errors import check_settings, raised_by_worker
 from dex_agents._storage.limits import MAX_MESSAGE_BYTES, MAX_STEERING_BYTES
 from dex_agents._storage.schema import MESSAGE_DIGESTS, MESSAGE_TURNS, UNSETTLED_CALLS
 from dex_agents._turn.guarded_telemetry import guarded
@@ -38,8 +37,10 @@ if TYPE_CHECKING:
 
 MessageRpc = Callable[[Context, UserMessage], RPCResult[SendReceipt]]
 
-
 _OUTAGE_PATIENCE_SECONDS: Final = 5.0
+
+_NO_ROOM: Final = (SessionBudgetUsedUpError, SessionFullError)
+"""What says that nothing is left for a turn."""
 
 
 class TurnControl:
@@ -71,7 +72,7 @@ class TurnControl:
             except ChannelMessageNotFoundError:
                 return False  # it ended at this very moment
 
-        with refused_for_want_of_room(session_id):
+        with raised_by_worker(session_id, *_NO_ROOM):
             try:
                 return await self._connection.call(cancel, session_id=session_id)
             except WorkerRaisedError as error:
@@ -140,7 +141,7 @@ class TurnControl:
         message = self._traced(message)
 
         async def deliver() -> SendReceipt:
-            with refused_for_want_of_room(session_id):
+            with raised_by_worker(session_id, *_NO_ROOM):
                 return await self._connection.call(
                     lambda: client.invoke_rpc(rpc, session_id, message, options=options), session_id=session_id
                 )
@@ -161,18 +162,6 @@ class TurnControl:
         if not receipt.accepted:
             raise refusal_of(session_id, message, receipt, max_bytes=max_bytes)
         return receipt
-
-
-@contextmanager
-def refused_for_want_of_room(session_id: str) -> Generator[None]:
-    """Raise what says that nothing is left for a turn as what it was on the Worker."""
-    try:
-        yield
-    except WorkerRaisedError as error:
-        for known in (SessionBudgetUsedUpError, SessionFullError):
-            if error.error_type.endswith(known.__name__):
-                raise known(error.detail, session_id=session_id) from error
-        raise
 
 
 def _for_message(message: UserMessage) -> RPCInvokeOptions:
