@@ -7,6 +7,7 @@ from typing import Final, Literal
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
 from dex_agents.errors import StateNotReadableError
+from dex_agents.releases import release_numbers
 from dex_agents.runner import FrameworkState
 from dex_agents_claude_agent_sdk._private import DISTRIBUTION, installed_version
 from dex_agents_claude_agent_sdk._rows import Row, pack, unpack
@@ -197,13 +198,9 @@ def warn_of_older_cli(state: SessionState, cli_version: str) -> None:
         state: The conversation.
         cli_version: The CLI that goes on.
     """
-    if _numbers(state.cli_version) > _numbers(cli_version):
+    if release_numbers(state.cli_version) > release_numbers(cli_version):
         _log.warning(
             "a conversation that Claude Code %s wrote goes on with %s: let Workers with the newer one take it",
             state.cli_version,
             cli_version,
         )
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split(".") if part.isdigit())

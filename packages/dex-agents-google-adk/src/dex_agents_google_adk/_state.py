@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from dex_agents.errors import StateNotReadableError, TurnFailedError
+from dex_agents.releases import release_numbers
 from dex_agents.runner import FrameworkState, Usage
 from dex_agents_google_adk._private import DISTRIBUTION, installed_version
 
@@ -127,7 +128,7 @@ def read_state(state: FrameworkState | None) -> SessionState:
     except ValidationError as error:
         raise StateNotReadableError(
             f"the state was written by {theirs} and cannot be read by {ours}: {error.errors(include_input=False)[:3]}",
-            newer_writer=_release(state.framework_version) > _release(installed_version()),
+            newer_writer=release_numbers(state.framework_version) > release_numbers(installed_version()),
         ) from error
     return SessionState(events=events, state=dict(value.state), turn=value.turn)
 
@@ -207,7 +208,3 @@ def dump_values(values: Mapping[str, Any]) -> dict[str, JsonValue]:
                 "text, numbers, lists and objects of those"
             ) from error
     return dumped
-
-
-def _release(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split(".") if part.isdecimal())

@@ -6,6 +6,7 @@ from typing import Any, Final, Literal, cast
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
 from dex_agents.errors import StateNotReadableError
+from dex_agents.releases import release_numbers
 from dex_agents.runner import FrameworkState, Usage
 from dex_agents_langgraph._private import DISTRIBUTION, installed_version
 from dex_agents_langgraph._saver import Namespaces
@@ -163,9 +164,5 @@ def state_unreadable(state: FrameworkState, error: Exception) -> StateNotReadabl
     return StateNotReadableError(
         f"the state was written by {state.framework} {state.framework_version} and cannot be read by {DISTRIBUTION} "
         f"{installed_version()}: {type(error).__name__}: {error}",
-        newer_writer=_release(state.framework_version) > _release(installed_version()),
+        newer_writer=release_numbers(state.framework_version) > release_numbers(installed_version()),
     )
-
-
-def _release(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split(".") if part.isdecimal())

@@ -9,6 +9,7 @@ from agents import TResponseInputItem
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
 from dex_agents.errors import StateNotReadableError
+from dex_agents.releases import release_numbers
 from dex_agents.runner import FrameworkState
 from dex_agents_openai_agents._private import DISTRIBUTION, SCHEMA_VERSION, can_read_schema, installed_version
 from dex_agents_openai_agents._run_json import copy_json, pack_run, unpack_run
@@ -106,7 +107,7 @@ def read_state(state: FrameworkState | None) -> SessionState:
         raise StateNotReadableError(
             f"the state was written by {theirs} and cannot be read by {ours}", newer_writer=newer
         )
-    newer = _numbers(state.framework_version) > _numbers(installed_version())
+    newer = release_numbers(state.framework_version) > release_numbers(installed_version())
     try:
         value = _Value.model_validate(state.value)
         run = None if value.run is None else unpack_run(value.run)
@@ -121,7 +122,7 @@ def read_state(state: FrameworkState | None) -> SessionState:
         raise StateNotReadableError(
             f"the run state was written by {theirs} in schema {schema}, which {ours} cannot read: "
             "let a Worker with that release finish the turn",
-            newer_writer=_numbers(schema) > _numbers(SCHEMA_VERSION),
+            newer_writer=release_numbers(schema) > release_numbers(SCHEMA_VERSION),
         )
     return SessionState(
         items=items,
@@ -161,7 +162,3 @@ def _dump_model(value: object) -> Any:
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json", exclude_unset=True)
     return str(value)
-
-
-def _numbers(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in text.split(".") if part.isdecimal())

@@ -20,6 +20,7 @@ from pydantic_ai.usage import RunUsage
 from pydantic_core import PydanticSerializationError
 
 from dex_agents.errors import StateNotReadableError
+from dex_agents.releases import release_numbers
 from dex_agents.runner import FrameworkState
 from dex_agents_pydantic_ai._private import DISTRIBUTION, installed_version
 
@@ -192,7 +193,7 @@ def read_state(state: FrameworkState | None) -> SessionState:
     except ValidationError as error:
         raise StateNotReadableError(
             f"the state was written by {theirs} and cannot be read by {ours}: {error.errors(include_input=False)[:3]}",
-            newer_writer=_release(state.framework_version) > _release(installed_version()),
+            newer_writer=release_numbers(state.framework_version) > release_numbers(installed_version()),
         ) from error
 
 
@@ -270,7 +271,3 @@ def subtract_usage(after: RunUsage, before: RunUsage) -> RunUsage:
         elif isinstance(value, int | float | Decimal):
             difference[name] = value if earlier is None else value - earlier
     return RunUsage(**difference)
-
-
-def _release(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split(".") if part.isdecimal())
