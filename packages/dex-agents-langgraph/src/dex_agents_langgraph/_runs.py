@@ -1,17 +1,14 @@
 """Opens one run of the user's graph for one Step, with what the Step's session and turn give it."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
-    AsyncContextDecorator,
     AsyncExitStack,
-    asynccontextmanager,
     contextmanager,
 )
 from dataclasses import dataclass
 from functools import cached_property
-from inspect import isawaitable
 from typing import Any, Final, cast
 
 from langchain.agents.middleware.model_call_limit import ModelCallLimitExceededError
@@ -22,6 +19,7 @@ from langgraph.errors import GraphRecursionError
 from langgraph.types import StateSnapshot
 
 from dex_agents.errors import ConfigurationError, TurnFailedError
+from dex_agents.factories import open_for_step
 from dex_agents.runner import StepContext
 from dex_agents_langgraph._codec import ValueCodec
 from dex_agents_langgraph._events import UsageCounter, forward
@@ -166,7 +164,7 @@ class GraphRuns:
                 "recursion_limit": recursion_limit,
             },
         )
-        async with self._open_context(step) as context, AsyncExitStack() as stack:
+        async with open_for_step(self.context, step) as context, AsyncExitStack() as stack:
             if context is not None:
                 options["context"] = context
             timer = None
@@ -190,21 +188,6 @@ class GraphRuns:
     async def look(self, graph: Graph, step: StepContext) -> StateSnapshot:
         """Return where a graph stands."""
         return await graph.aget_state(self.thread_config(step))
-
-    @asynccontextmanager
-    async def _open_context(self, step: StepContext) -> AsyncGenerator[Any]:
-        if self.context is None:
-            yield None
-            return
-        made = self.context(step)
-        # A context may have `__aenter__` itself (a client that is shared), and must not be closed by a Step.
-        if isinstance(made, AsyncContextDecorator):
-            async with cast("AbstractAsyncContextManager[Any]", made) as context:
-                yield context
-        elif isawaitable(cast("object", made)):
-            yield await cast("Awaitable[Any]", made)
-        else:
-            yield made
 
 
 def _configurable_setting(step: StepContext) -> dict[str, Any]:

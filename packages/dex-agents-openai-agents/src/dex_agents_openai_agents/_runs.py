@@ -1,10 +1,10 @@
 """What each run of the user's agent gets from its session and Step: context, configuration, model."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncContextDecorator, asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from inspect import isawaitable
-from typing import Any, Final, Generic, TypeVar, cast
+from typing import Any, Final, Generic, TypeVar
 
 from agents import Agent, AgentsException, Model, ModelSettings, RunConfig, RunErrorHandlers, RunHooks
 from agents.exceptions import ModelTimeoutError
@@ -14,6 +14,7 @@ from openai.types.shared import Reasoning
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from dex_agents.errors import TurnFailedError
+from dex_agents.factories import open_for_step
 from dex_agents.runner import StepContext
 from dex_agents_openai_agents._mcp import McpConnections
 from dex_agents_openai_agents._models import WholeResponses, WholeResponsesProvider
@@ -68,18 +69,8 @@ class AgentRuns(Generic[ContextT]):
         MCP servers are connected before, because every Step asks them for their tools.
         """
         await self.servers.ensure()
-        if self.context is None:
-            yield None
-            return
-        made = self.context(step)
-        # A context may have `__aenter__` itself (a client that is shared), and must not be closed by a Step.
-        if isinstance(made, AsyncContextDecorator):
-            async with cast("AbstractAsyncContextManager[ContextT]", made) as context:
-                yield context
-        elif isawaitable(cast("object", made)):
-            yield await cast("Awaitable[ContextT]", made)
-        else:
-            yield cast("ContextT", made)
+        async with open_for_step(self.context, step) as context:
+            yield context
 
     def config_for(self, step: StepContext) -> RunConfig:
         """Return the run configuration of one Step: the application's, with the session's settings laid over it."""

@@ -1,9 +1,8 @@
 """Opens one run of the user's agent for one Step, with what the Step's session and turn give it."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncContextDecorator, asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from inspect import isawaitable
 from typing import Any, Generic, TypeVar, cast
 
 from pydantic_ai import AgentRun
@@ -22,6 +21,7 @@ from pydantic_ai.settings import ModelSettings
 from pydantic_ai.usage import UsageLimits
 
 from dex_agents.errors import TurnFailedError
+from dex_agents.factories import open_for_step
 from dex_agents.runner import StepContext
 from dex_agents_pydantic_ai._events import ForwardEvents, supports_streaming
 from dex_agents_pydantic_ai._private import RunInternals, set_pending_origin
@@ -81,7 +81,10 @@ class AgentRuns(Generic[DepsT]):
         user_prompt = state.prompt if prompt is None else prompt
         span_around = current_span_id()
         with continued_trace(turn.traceparent):
-            async with self._open_deps(step) as deps, self._iterate(step, state, prompt, deps, capabilities) as run:
+            async with (
+                open_for_step(self.deps, step) as deps,
+                self._iterate(step, state, prompt, deps, capabilities) as run,
+            ):
                 if turn.traceparent is None and current_span_id() != span_around:
                     state.turn = turn.model_copy(update={"traceparent": current_traceparent()})
                 internals = RunInternals(run)
@@ -103,7 +106,7 @@ class AgentRuns(Generic[DepsT]):
         step: StepContext,
         state: SessionState,
         prompt: str | Sequence[UserContent] | None,
-        deps: DepsT,
+        deps: DepsT | None,
         capabilities: Sequence[AbstractCapability[Any]],
     ) -> AbstractAsyncContextManager[AgentRun[DepsT, Any]]:
         turn = state.running_turn
@@ -114,28 +117,13 @@ class AgentRuns(Generic[DepsT]):
             run_id=turn.run_id,
             model=step.model_setting(self.models),
             instructions=step.instructions,
-            deps=deps,
+            deps=cast("DepsT", deps),
             model_settings=self.model_settings_of(step),
             usage_limits=self.usage_limits,
             usage=load_usage(turn.usage),
             infer_name=False,
             capabilities=capabilities,
         )
-
-    @asynccontextmanager
-    async def _open_deps(self, step: StepContext) -> AsyncGenerator[DepsT]:
-        if self.deps is None:
-            yield cast("DepsT", None)
-            return
-        made = self.deps(step)
-        # Dependencies may have `__aenter__` themselves (a client that is shared), and must not be closed by a Step.
-        if isinstance(made, AsyncContextDecorator):
-            async with cast("AbstractAsyncContextManager[DepsT]", made) as deps:
-                yield deps
-        elif isawaitable(cast("object", made)):
-            yield await cast("Awaitable[DepsT]", made)
-        else:
-            yield cast("DepsT", made)
 
     def model_settings_of(self, step: StepContext) -> ModelSettings | None:
         """Return the settings of the step's model requests, beyond the agent's own.
