@@ -14,7 +14,7 @@ from dex_agents._storage.limits import MAX_PLAIN_STATE_BYTES, MAX_STATE_BYTES
 from dex_agents._storage.schema import RUN_STATE, find_instance
 from dex_agents._storage.state_cache import STATES, KnownState, StateKey, keep_pack, read_pack
 from dex_agents._storage.state_packs import Pack, merged, pack_up
-from dex_agents._storage.state_parts import Part, StateParts, dump
+from dex_agents._storage.state_parts import Part, Split, StateParts, dump
 from dex_agents._stored import Stored
 from dex_agents.errors import TurnFailedError
 from dex_agents.runner import FrameworkState
@@ -36,6 +36,17 @@ class StateHead(Stored):
     format: int
     next_part: int
     root: JsonValue
+
+    @classmethod
+    def of(cls, state: FrameworkState, split: Split) -> "StateHead":
+        """Return the head of a state that was split."""
+        return cls(
+            framework=state.framework,
+            framework_version=state.framework_version,
+            format=state.format,
+            next_part=split.next_part,
+            root=split.root,
+        )
 
 
 class StateStore:
@@ -101,14 +112,9 @@ class StateStore:
         split = self._parts.split(
             state.value, max(newest + 1, self._head.next_part if self._head else 1), before.written if before else None
         )
-        head = StateHead(
-            framework=state.framework,
-            framework_version=state.framework_version,
-            format=state.format,
-            next_part=split.next_part,
-            root=split.root,
-        )
-        new_bytes = sum(split.sizes.values()) + 2 * len(head.model_dump_json().encode())
+        head = StateHead.of(state, split)
+        head_text = head.model_dump_json()
+        new_bytes = sum(split.sizes.values()) + 2 * len(head_text.encode())
         if self.size() + new_bytes > MAX_STATE_BYTES:
             self._collect(head, self._head, self._turn_start)
         if self.size() + new_bytes > MAX_STATE_BYTES:
@@ -120,7 +126,7 @@ class StateStore:
             if not ends_turn:
                 RUN_STATE.set(self._context, TURN_START_KEY, self._head.model_dump_json())
         self._head = head
-        RUN_STATE.set(self._context, HEAD_KEY, head.model_dump_json())
+        RUN_STATE.set(self._context, HEAD_KEY, head_text)
         self._remember(KnownState(dump(state.value), split.written))
 
     def _check_size(self, new_bytes: int, new_parts: Mapping[int, Part]) -> None:
@@ -232,15 +238,8 @@ def first_save(state: FrameworkState) -> tuple[list[dict[int, JsonValue]], str]:
     Equal states are split equally.
     """
     split = StateParts({}).split(state.value, 1)
-    head = StateHead(
-        framework=state.framework,
-        framework_version=state.framework_version,
-        format=state.format,
-        next_part=split.next_part,
-        root=split.root,
-    )
     packs = [{number: part.value for number, part in pack.parts.items()} for pack in pack_up(split.new_parts)]
-    return packs, head.model_dump_json()
+    return packs, StateHead.of(state, split).model_dump_json()
 
 
 def write_pack(context: Context, parts: Mapping[int, JsonValue]) -> None:
