@@ -6,6 +6,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, cast
 
+import pytest
 from pydantic import JsonValue
 
 from dex_agents.messages import TextBlock
@@ -163,6 +164,15 @@ def find_column(adapter: str) -> Column:
     module, _, name = COLUMNS[adapter].partition(":")
     made: Callable[[], Any] = getattr(importlib.import_module(module), name)
     return cast("Column", made())
+
+
+def column_and_marks(adapter: str) -> tuple[Column | None, list[pytest.MarkDecorator]]:
+    """Return an adapter's column and the marks of its tests; where it is not installed none, and a mark that skips."""
+    try:
+        column = find_column(adapter)
+    except ModuleNotFoundError as error:
+        return None, [pytest.mark.skip(reason=f"{error.name} is not installed")]
+    return column, [pytest.mark.filterwarnings(quiet) for quiet in column.warnings]
 
 
 def _text(block: object) -> str:

@@ -11,7 +11,7 @@ from pydantic import JsonValue
 
 from dex_agents.runner import Finished
 from dex_agents.testing import InMemorySession, TurnPlan
-from parity.column import COLUMNS, Column, find_column
+from parity.column import COLUMNS, Column, column_and_marks
 from parity.runs import open_session
 from parity.scenario import ModelPath, Scenario
 from parity.scenarios import DONE, call, calls
@@ -33,13 +33,10 @@ def _cases() -> Iterator[object]:
         if adapter in OWN_TESTS:
             yield pytest.param(None, "scripted", id=adapter, marks=pytest.mark.skip(reason=OWN_TESTS[adapter]))
             continue
-        try:
-            column = find_column(adapter)
-        except ModuleNotFoundError as error:
-            skip = pytest.mark.skip(reason=f"{error.name} is not installed")
-            yield pytest.param(None, "scripted", id=f"{adapter}-not-installed", marks=skip)
+        column, marks = column_and_marks(adapter)
+        if column is None:
+            yield pytest.param(None, "scripted", id=f"{adapter}-not-installed", marks=marks)
             continue
-        marks = [pytest.mark.filterwarnings(quiet) for quiet in column.warnings]
         for path in column.paths:
             if path != "scripted":
                 yield pytest.param(column, path, id=f"{adapter}-{path}", marks=marks)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from parity.column import COLUMNS, Column, find_column
+from parity.column import COLUMNS, Column, column_and_marks
 from parity.runs import run_forked
 from parity.scenarios import SCENARIOS
 from support.fake_provider import FakeProvider
@@ -19,13 +19,8 @@ FORKED = replace(TWO_TURNS, says=[*TWO_TURNS.says, *TWO_TURNS.says[2:]])
 
 def _cases() -> Iterator[object]:
     for adapter in COLUMNS:
-        try:
-            column = find_column(adapter)
-        except ModuleNotFoundError as error:
-            skip = pytest.mark.skip(reason=f"{error.name} is not installed")
-            yield pytest.param(None, id=f"{adapter}-not-installed", marks=skip)
-            continue
-        yield pytest.param(column, id=adapter, marks=[pytest.mark.filterwarnings(quiet) for quiet in column.warnings])
+        column, marks = column_and_marks(adapter)
+        yield pytest.param(column, id=f"{adapter}-not-installed" if column is None else adapter, marks=marks)
 
 
 @pytest.mark.parametrize("column", list(_cases()))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from parity.column import COLUMNS, Column, find_column
+from parity.column import COLUMNS, Column, column_and_marks, find_column
 from parity.compare import check_same
 from parity.runs import run_in_memory, run_on_the_engine, run_plainly
 from parity.scenario import ModelPath, Scenario
@@ -15,11 +15,9 @@ from support.fake_provider import FakeProvider
 
 def _cases() -> Iterator[object]:
     for adapter in COLUMNS:
-        try:
-            column = find_column(adapter)
-        except ModuleNotFoundError as error:
-            skip = pytest.mark.skip(reason=f"{error.name} is not installed")
-            yield pytest.param(None, SCENARIOS[0], "scripted", id=f"{adapter}-not-installed", marks=skip)
+        column, marks = column_and_marks(adapter)
+        if column is None:
+            yield pytest.param(None, SCENARIOS[0], "scripted", id=f"{adapter}-not-installed", marks=marks)
             continue
         for scenario in SCENARIOS:
             if scenario.name in column.skipped:
@@ -28,7 +26,6 @@ def _cases() -> Iterator[object]:
                 continue
             for path in column.paths:
                 if scenario.only_on is None or path in scenario.only_on:
-                    marks = [pytest.mark.filterwarnings(quiet) for quiet in column.warnings]
                     yield pytest.param(column, scenario, path, id=f"{adapter}-{scenario.name}-{path}", marks=marks)
 
 

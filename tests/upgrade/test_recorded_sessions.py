@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from dex_agents import AgentHost
-from parity.column import COLUMNS, Column, find_column
+from parity.column import COLUMNS, Column, column_and_marks
 from parity.runs import run_on_the_engine
 from support.fake_provider import FakeProvider
 from support.scripted_sessions import pending, scripted_flow
@@ -22,13 +22,7 @@ def _cases() -> Iterator[object]:
             recorded = RECORDED / release / f"{adapter}.db.gz"
             if not recorded.exists():
                 continue  # the adapter is younger than that release
-            try:
-                column = find_column(adapter)
-            except ModuleNotFoundError as error:
-                marks = [pytest.mark.skip(reason=f"{error.name} is not installed")]
-                yield pytest.param(None, recorded, id=f"{release}-{adapter}", marks=marks)
-                continue
-            marks = [pytest.mark.filterwarnings(quiet) for quiet in column.warnings]
+            column, marks = column_and_marks(adapter)
             yield pytest.param(column, recorded, id=f"{release}-{adapter}", marks=marks)
 
 
