@@ -57,14 +57,19 @@ def reaches_limit(
 ) -> bool:
     """Whether the next model input would reach 85 % of the window."""
     known = (session.record.context or ContextRecord()).tokens
+    return fills_window(known, new, steering, options.compaction or 0)
+
+
+def fills_window(known: int, new: TurnInput, steering: Sequence[Message], window: int) -> bool:
+    """Whether a model input would reach 85 % of a window; all in tokens, `known` of them before it."""
     added = input_tokens(new) + sum(block_tokens(message.blocks) for message in steering)
-    return known + added >= FULL_SHARE * (options.compaction or 0)
+    return known + added >= FULL_SHARE * window
 
 
 def note_context(session: SessionEditor, step: ModelStep) -> None:
     """Remember how large the context is after a model call."""
     reported = step.context_tokens is not None
-    tokens = state_tokens(step.state) if step.context_tokens is None else step.context_tokens
+    tokens = tokens_after(step)
     context = session.record.context or ContextRecord()
     session.update(context=context.model_copy(update={"tokens": tokens, "reported": reported}))
 
@@ -104,6 +109,11 @@ def input_tokens(new: TurnInput) -> int:
             return sum(estimate_tokens(text) for text in (*texts, *answered))
         case Continue():
             return 0
+
+
+def tokens_after(step: ModelStep) -> int:
+    """Return how large the context is after a model call: as its provider says, or estimated."""
+    return state_tokens(step.state) if step.context_tokens is None else step.context_tokens
 
 
 def state_tokens(state: FrameworkState) -> int:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from dex_agents._turn.context_size import FULL_SHARE, KEPT_SHARE, input_tokens, state_tokens
+from dex_agents._turn.context_size import KEPT_SHARE, fills_window, state_tokens, tokens_after
 from dex_agents.messages import Message
 from dex_agents.runner import (
     AgentFrameworkRunner,
@@ -16,8 +16,13 @@ from dex_agents.runner import (
     StepContext,
     TurnInput,
 )
-from dex_agents.summaries import block_tokens
-from dex_agents.testing._checks import RunnerContractError, check_request_unchanged, check_result, fingerprint
+from dex_agents.testing._checks import (
+    RunnerContractError,
+    check_request_unchanged,
+    check_result,
+    fingerprint,
+    through_json,
+)
 
 
 class Compactions:
@@ -55,14 +60,11 @@ class Compactions:
         """Note how large the context is after a model call."""
         if self._window is not None:
             self._reported = step.context_tokens
-            self._tokens = state_tokens(step.state) if step.context_tokens is None else step.context_tokens
+            self._tokens = tokens_after(step)
 
     def is_due(self, new: TurnInput, steering: Sequence[Message]) -> bool:
         """Whether the next model input would reach 85 % of the window."""
-        if self._window is None:
-            return False
-        added = input_tokens(new) + sum(block_tokens(message.blocks) for message in steering)
-        return self._tokens + added >= FULL_SHARE * self._window
+        return self._window is not None and fills_window(self._tokens, new, steering, self._window)
 
     async def compact(self, step: StepContext, state: FrameworkState, new: TurnInput) -> CompactOutcome:
         """Let a new runner shorten the state.
