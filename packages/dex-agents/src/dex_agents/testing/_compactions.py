@@ -21,7 +21,6 @@ from dex_agents.testing._checks import (
     check_request_unchanged,
     check_result,
     fingerprint,
-    through_json,
 )
 
 
