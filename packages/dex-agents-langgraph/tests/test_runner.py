@@ -16,7 +16,6 @@ from langchain.tools import ToolRuntime, tool
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.tools import BaseTool
 from langgraph.graph import START, MessagesState, StateGraph
-from langgraph.types import interrupt
 
 from dex_agents import ToolEffect, ToolPolicy, current_tool_call
 from dex_agents.errors import ConfigurationError, ToolDidNotHappen
@@ -27,7 +26,6 @@ from dex_agents.testing import (
     PendingQuestion,
     TurnFailed,
     TurnPlan,
-    answer_with,
     approve,
     approve_everything,
     check_runner,
@@ -198,43 +196,6 @@ async def test_a_cancelled_turn_with_branches_is_undone_and_the_note_says_what_r
     shown = json.dumps(model.shown[2].messages)
     assert "Already done, do not repeat: look_up (returned)" in shown
     assert "tool_call_id" not in shown
-
-
-def ask_first(model: ScriptedChatModel) -> Graph:
-    def gate(state: MessagesState) -> Any:
-        return {"messages": [("user", f"person: {interrupt('may I?')}")]}
-
-    graph = StateGraph(MessagesState)
-    graph.add_node("gate", gate)
-    graph.add_node("agent", create_agent(model, shop_tools([]), name="agent"))
-    graph.add_edge(START, "gate")
-    graph.add_edge("gate", "agent")
-    return graph.compile()
-
-
-async def test_a_question_that_nobody_answers_fails_its_turn_and_the_next_one_is_valid() -> None:
-    model = ScriptedChatModel(["fine"])
-    late = Answer(question_id="", approved=False, is_error=True, message="approval deadline passed")
-    answers = [late, answer_with("yes")]
-    session = InMemorySession(lambda: LangGraphRunner(ask_first(model)), decide=lambda pending: answers.pop(0))
-    failed = await session.send("go")
-    assert isinstance(failed, TurnFailed)
-    assert "approval deadline passed" in failed.note
-    assert isinstance(await session.send("again"), Finished)
-    assert len(model.shown) == 1
-
-
-async def test_a_tool_whose_question_nobody_answers_fails() -> None:
-    @tool
-    def ask(question: str) -> str:
-        """Ask a person."""
-        return str(interrupt(question))
-
-    model = ScriptedChatModel([reply("", tool_call("ask", "a", question="who?")), "done"])
-    late = Answer(question_id="", approved=False, is_error=True, message="approval deadline passed")
-    session = InMemorySession(lambda: LangGraphRunner(create_agent(model, [ask])), decide=lambda pending: late)
-    assert isinstance(await session.send("go"), Finished)
-    assert model.shown[1].results == {"a": "approval deadline passed"}
 
 
 async def test_a_person_stops_the_agent_at_a_breakpoint() -> None:
