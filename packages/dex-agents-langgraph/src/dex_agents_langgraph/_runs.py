@@ -122,6 +122,12 @@ class GraphRuns:
         """Return the config that names the thread."""
         return {"configurable": {"thread_id": step.session_id}}
 
+    def _stream_modes(self, *, inside_tool: bool) -> list[str]:
+        if not self.streaming:
+            return ["custom"]
+        # Either mode lets models stream: inside tools, too, as in a plain run that is streamed.
+        return ["custom", "messages", "tools"] if inside_tool and STREAMS_TOOL_OUTPUT else ["custom", "messages"]
+
     async def run(
         self,
         graph: Graph,
@@ -145,13 +151,8 @@ class GraphRuns:
         Returns:
             Whether the run was stopped because it took long or because the Worker stops, and has more to do.
         """
-        modes = ["custom"]
+        modes = self._stream_modes(inside_tool=call_id is not None)
         options: dict[str, Any] = {}
-        if self.streaming:
-            # Either mode lets models stream: inside tools, too, as in a plain run that is streamed.
-            modes.append("messages")
-            if call_id is not None and STREAMS_TOOL_OUTPUT:
-                modes.append("tools")
         control = make_run_control() if call_id is None else None
         if control is not None:
             options["control"] = control
