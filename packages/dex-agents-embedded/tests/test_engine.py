@@ -7,6 +7,7 @@ import hashlib
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import Any, cast
 
 import grpc
 import pytest
@@ -184,3 +185,14 @@ def test_every_error_of_the_engine_has_one_root_and_a_reason() -> None:
     for kind in (EngineInUseError, DataFileError, AddressError, CommitFailedError):
         assert issubclass(kind, EngineError)
     assert CommitFailedError("text").reason == "commit_failed"
+
+
+async def test_a_burst_of_calls_is_answered_to_the_last_one(tmp_path: Path) -> None:
+    async with World(tmp_path) as world:
+
+        async def ask(number: int) -> str:
+            with pytest.raises(grpc.RpcError) as refused:
+                await world.service.GetFlowSummary(pb.GetFlowSummaryRequest(flow_id=f"none-{number}"))
+            return str(cast(Any, refused.value).code())
+
+        assert set(await asyncio.gather(*map(ask, range(4000)))) == {"StatusCode.NOT_FOUND"}

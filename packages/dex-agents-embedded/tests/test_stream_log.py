@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,6 +24,12 @@ KEY = StreamKey("F", "live", "flow")
 
 def opened(directory: Path) -> StreamStore:
     return StreamStore(backend="file", log=StreamLog(directory))
+
+
+def tear(directory: Path) -> None:
+    """Take the end of the last message away."""
+    (path,) = directory.glob("*.stream")
+    os.truncate(path, path.stat().st_size - 1)
 
 
 def values(store: StreamStore, key: StreamKey = KEY) -> list[bytes]:
@@ -89,6 +97,64 @@ def test_a_torn_last_message_costs_only_itself(tmp_path: Path, damage: str) -> N
     store.write(KEY, b"again", source="test", capacity_bytes=100_000)
     store.close()
     assert values(opened(tmp_path))[-1] == b"again"
+
+
+async def test_after_lost_messages_readers_begin_anew_and_skip_none_once(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    for number in range(3):
+        store.write(KEY, b"%d" % number, source="test", capacity_bytes=100_000)
+    newest = store.list_messages(KEY, page_size=1).messages[0]
+    store.close()
+    tear(tmp_path)
+    store = opened(tmp_path)
+    for number in range(3):
+        store.write(KEY, b"new %d" % number, source="test", capacity_bytes=100_000)
+    first = await store.read(KEY, newest.resume_token)
+    assert first.value == b"0"
+    store.close()
+    store = opened(tmp_path)
+    assert (await store.read(KEY, first.resume_token)).value == b"1"
+    store.close()
+
+
+def test_a_disk_that_takes_records_in_pieces_keeps_them_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write = os.write
+
+    def write_a_piece(file: int, data: bytes) -> int:
+        return write(file, memoryview(data)[:100])
+
+    monkeypatch.setattr(os, "write", write_a_piece)
+    store = opened(tmp_path)
+    for number in range(3):
+        store.write(KEY, b"%d" % number * 1000, source="test", capacity_bytes=100_000)
+    store.close()
+    assert values(opened(tmp_path)) == [b"0" * 1000, b"1" * 1000, b"2" * 1000]
+
+
+def test_a_disk_that_is_full_in_the_middle_of_a_message_keeps_what_came_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, room = os.write, [600]
+
+    def write_while_there_is_room(file: int, data: bytes) -> int:
+        if not room[0]:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        written = write(file, memoryview(data)[: room[0]])
+        room[0] -= written
+        return written
+
+    store = opened(tmp_path)
+    monkeypatch.setattr(os, "write", write_while_there_is_room)
+    for number in range(3):
+        store.write(KEY, b"%d" % number * 300, source="test", capacity_bytes=100_000)
+    assert values(store) == [b"0" * 300, b"1" * 300, b"2" * 300]
+    store.close()
+    monkeypatch.undo()
+    store = opened(tmp_path)
+    assert values(store) == [b"0" * 300]
+    (_, path) = sorted(tmp_path.glob("*.stream"))
+    assert path.stat().st_size < 100
+    store.close()
 
 
 def test_a_disk_that_takes_nothing_more_leaves_streams_in_memory(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ class StreamLog:
         directory: Where they are; it is created if need be.
 
     Attributes:
-        epoch: Names this memory of Streams in tokens; the same after a restart.
+        epoch: Names this memory of Streams in tokens; the same after a restart that lost nothing.
         last_sequence: The largest number that a message has had.
         failure: Why nothing is written any more; None while all is well. Streams then live in memory only.
 
@@ -81,11 +81,12 @@ class StreamLog:
         self.last_sequence = 0
         self._directory = directory
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self.epoch = self._read_epoch()
         self._segments: dict[int, _Segment] = {}
         self._places: dict[int, tuple[_Segment, int]] = {}
         self._retained_bytes = 0
+        self._has_lost_messages = False
         self._messages = self._read()
+        self.epoch = self._read_epoch()
         self._file = -1
         self._current = self._begin_segment()
 
@@ -144,7 +145,7 @@ class StreamLog:
             if self._current.size + len(record) > SEGMENT_BYTES:
                 os.close(self._file)
                 self._current = self._begin_segment()
-            os.write(self._file, record)
+            _append(self._file, self._current.size, record)
         except OSError as error:
             self.failure = error
             _logger.error(
@@ -161,7 +162,7 @@ class StreamLog:
         segment = self._segments[number] = _Segment(path)
         # So that numbers go on even when every message and every other segment is gone.
         head = _record(_TRIM, self.last_sequence, 0.0, b"", b"", b"", b"", b"")
-        os.write(self._file, head)
+        _append(self._file, 0, head)
         segment.size = len(head)
         return segment
 
@@ -186,7 +187,9 @@ class StreamLog:
 
     def _read_epoch(self) -> bytes:
         path = self._directory / "epoch"
-        if path.exists() and len(epoch := path.read_bytes()) == EPOCH_BYTES:
+        # Numbers of lost messages are given again: a reader's place among them must not hold for the new ones.
+        is_same = not self._has_lost_messages and path.exists()
+        if is_same and len(epoch := path.read_bytes()) == EPOCH_BYTES:
             return epoch
         epoch = secrets.token_bytes(EPOCH_BYTES)
         path.write_bytes(epoch)
@@ -196,7 +199,9 @@ class StreamLog:
         messages: dict[int, StoredMessage] = {}
         for path in sorted(self._directory.glob("*.stream")):
             segment = self._segments[int(path.stem)] = _Segment(path, path.stat().st_size)
+            unread = segment.size
             for size, record in _records(path):
+                unread -= size
                 self.last_sequence = max(self.last_sequence, record.sequence)
                 if isinstance(record, StoredMessage):
                     messages[record.sequence] = record
@@ -207,6 +212,10 @@ class StreamLog:
                     if message.sequence <= record.sequence and (message.flow_type, message.stream_name) == scope:
                         del messages[message.sequence]
                         self._release(message.sequence)
+            if unread:
+                self._has_lost_messages = True
+                segment.size -= unread
+                os.truncate(path, segment.size)
         return messages
 
 
@@ -214,6 +223,21 @@ class _Trim(NamedTuple):
     sequence: int
     flow_type: str
     stream_name: str
+
+
+def _append(file: int, size: int, record: bytes) -> None:
+    """Write a record behind a file's first `size` bytes, whole or not at all: what follows half of one is never read.
+
+    Raises:
+        OSError: The disk did not take all of it.
+    """
+    left = memoryview(record)
+    try:
+        while left:
+            left = left[os.write(file, left) :]
+    except OSError:
+        os.ftruncate(file, size)
+        raise
 
 
 def _record(kind: int, sequence: int, created_at: float, *fields: bytes) -> bytes:
