@@ -2,12 +2,14 @@
 
 import json
 
+from dex import Value, WireKind
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dex_agents._storage.codec import DocumentCodec
 from dex_agents._storage.packing import PREFIX, pack, unpack
-from dex_agents._storage.records import MessageChunk
+from dex_agents._storage.records import ChunkPlace, MessageChunk, MessageIndex, SessionRecord, TurnRecord
+from dex_agents._storage.schema import session_codecs
 from dex_agents._storage.sealing import Sealing, StoredTextCodec
 from dex_agents.messages import SavedMessage, text_message
 
@@ -45,3 +47,22 @@ def test_a_chunk_is_stored_compressed_and_read_in_both_forms() -> None:
     stored, readable = compressing.encode(chunk), plain.encode(chunk)
     assert len(str(stored.data)) < len(str(readable.data)) / 4
     assert compressing.decode(stored) == compressing.decode(readable) == plain.decode(stored) == chunk
+
+
+def test_a_record_is_stored_without_its_defaults_and_read_in_both_forms() -> None:
+    turn = TurnRecord(turn_id="turn-7", number=7, message_sequence=13, settings={"limit": 0, "note": None})
+    record = SessionRecord.model_validate({**SessionRecord(turn_number=7, turn=turn).model_dump(), "newer": 0})
+    text = record.stored_json()
+    assert "lost_attempts" not in text
+    assert (
+        SessionRecord.model_validate_json(text) == SessionRecord.model_validate_json(record.model_dump_json()) == record
+    )
+
+
+def test_where_chunks_lie_takes_a_few_bytes_a_chunk_and_is_read_in_both_forms() -> None:
+    places = tuple(ChunkPlace(first_sequence=32 * n + 1, count=32, size=16_000 + n) for n in range(200))
+    index = MessageIndex(chunks=places)
+    codec = session_codecs(Sealing(None)).resolve(MessageIndex)
+    stored = codec.encode(index)
+    assert len(str(stored.data)) < 20 * len(places)
+    assert codec.decode(stored) == codec.decode(Value(WireKind.JSON, index.model_dump_json())) == index

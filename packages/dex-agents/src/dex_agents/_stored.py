@@ -1,11 +1,11 @@
 """The base of everything that a session stores or sends.
 
 Two code versions may serve one session during a rolling deploy, so a reader ignores fields that it does not know, and a
-field that is added later must have a default.
+field that is added later must have a default. A default is for ever: documents are stored without it.
 """
 
 from collections.abc import Mapping
-from typing import Final, TypeVar, cast
+from typing import ClassVar, Final, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict
 from pydantic_core import PydanticSerializationError
@@ -20,6 +20,14 @@ class Stored(BaseModel):
     """An immutable JSON document; unknown fields are ignored when it is read."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
+
+    omits_defaults: ClassVar[bool] = False
+    """Whether it is stored without fields that have their default: for what every turn writes, where no field inside
+    tells apart what else is read (a `kind` has a default too)."""
+
+    def stored_json(self) -> str:
+        """Return the document as it is stored."""
+        return self.model_dump_json(exclude_defaults=self.omits_defaults)
 
     def size_in_bytes(self) -> int:
         """Return how many bytes the document has as stored JSON."""

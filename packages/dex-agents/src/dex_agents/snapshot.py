@@ -87,6 +87,8 @@ class TurnResult(Stored):
         reason: `budget` when it ended because a budget is used up; words of newer versions may follow.
     """
 
+    omits_defaults = True
+
     version: int = 1
     turn_id: str
     status: str
@@ -189,6 +191,8 @@ class SessionStart(Stored):
         user: Whom the session belongs to, searchable.
         settings: References that the Worker resolves; never secrets.
     """
+
+    omits_defaults = True
 
     version: int = 1
     title: str = ""

@@ -15,15 +15,13 @@ class DocumentCodec(Generic[DocumentT]):
 
     Args:
         document_type: The kind.
-        sealing: How it is stored; None leaves it readable.
+        sealing: How it is stored; one without a codec leaves it readable.
         is_kept: It is kept for long, and only Workers read it.
     """
 
     wire_kind = WireKind.JSON
 
-    def __init__(
-        self, document_type: type[DocumentT], sealing: Sealing | None = None, *, is_kept: bool = False
-    ) -> None:
+    def __init__(self, document_type: type[DocumentT], sealing: Sealing, *, is_kept: bool = False) -> None:
         self._document_type = document_type
         self._sealing = sealing
         self._is_kept = is_kept
@@ -37,18 +35,14 @@ class DocumentCodec(Generic[DocumentT]):
         """Write a document."""
         if not isinstance(value, self._document_type):
             raise TypeError(f"expected {self.type_name}, got {type(value).__qualname__}")
-        # Nothing is left out: None may be a tool's result, and defaults carry the discriminators and versions.
-        text = value.model_dump_json()
-        return Value(
-            WireKind.JSON, text if self._sealing is None else self._sealing.seal_document(text, is_kept=self._is_kept)
-        )
+        text = value.stored_json()
+        return Value(WireKind.JSON, self._sealing.seal_document(text, is_kept=self._is_kept))
 
     def decode(self, value: Value) -> DocumentT:
         """Read a document; fields of newer versions are ignored."""
         if value.kind is not WireKind.JSON or not isinstance(value.data, str):
             raise TypeError(f"{self.type_name} is stored as JSON, found {value.kind.value}")
-        text = value.data if self._sealing is None else self._sealing.open_document(value.data)
-        return self._document_type.model_validate_json(text)
+        return self._document_type.model_validate_json(self._sealing.open_document(value.data))
 
 
 def document_codecs(
@@ -61,13 +55,15 @@ def document_codecs(
 
     Args:
         sealing: The application's codec.
-        readable: Documents that are stored as they are, since they hold ids and numbers only.
+        readable: Documents that are not sealed, since they hold ids and numbers only.
         kept: Documents that are kept for long and that only Workers read.
         document_types: All documents.
     """
     codecs: dict[object, Codec[Any]] = {
         document_type: DocumentCodec(
-            document_type, None if document_type in readable else sealing, is_kept=document_type in kept
+            document_type,
+            Sealing(None) if document_type in readable else sealing,
+            is_kept=document_type in kept,
         )
         for document_type in document_types
     }

@@ -54,7 +54,7 @@ def keep_turn_end(context: Context, record: SessionRecord, most: int) -> None:
         return
     head = find_instance(context, RUN_STATE, HEAD_KEY) or _NO_HEAD
     # Put together as text: both are JSON already, and this is part of every turn.
-    text = f'{{"version":1,"record":{record.model_dump_json()},"head":{head}}}'
+    text = f'{{"version":1,"record":{record.stored_json()},"head":{head}}}'
     TURN_ENDS.set(context, slot(number, most), text)
 
 

@@ -55,7 +55,7 @@ class MessageLog:
         """Save messages at the end of the log and count them in the session's record."""
         for message in messages:
             sequence = session.record.last_sequence + 1
-            saved = SavedMessage(sequence=sequence, turn_id=turn_id, saved_at=time.time(), message=message)
+            saved = SavedMessage(sequence=sequence, turn_id=turn_id, saved_at=round(time.time(), 3), message=message)
             size = saved.size_in_bytes()
             if session.record.window_bytes + size > options.message_window_max_bytes:
                 self._write_chunk([saved], size)

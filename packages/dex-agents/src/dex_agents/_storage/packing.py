@@ -13,7 +13,7 @@ from dex_agents._storage.bounded_cache import BoundedCache
 PREFIX: Final = "dexz1."
 """How a compressed text begins: raw deflate with the dictionary below, as base64."""
 
-PACKED_FROM_CHARACTERS: Final = 200
+PACKED_FROM_CHARACTERS: Final = 128
 """Shorter texts would not become shorter, or not by much."""
 
 _REMEMBERED_FROM_CHARACTERS: Final = 2048

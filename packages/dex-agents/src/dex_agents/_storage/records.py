@@ -93,6 +93,8 @@ class TurnRecord(StoredRecord):
 class SessionRecord(StoredRecord):
     """The session's counters, its running turn, and its model's context (None without compaction)."""
 
+    omits_defaults = True
+
     version: int = 1
     turn_number: int = 0
     call_number: int = 0
@@ -263,6 +265,8 @@ class RunModelInput(Stored):
         paid: What the failed Step itself used.
         lost_attempts: Attempts that were repeated before.
     """
+
+    omits_defaults = True
 
     version: int = 1
     turn_id: str

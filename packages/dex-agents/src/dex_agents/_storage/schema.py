@@ -184,7 +184,9 @@ DOCUMENTS: Final[tuple[type[Stored], ...]] = (
 )
 """Everything that session Flows store, take and return, beside texts and numbers."""
 
-_KEPT: Final[frozenset[type[Stored]]] = frozenset({records.MessageChunk, records.SessionRecord, SavedMessage})
+_KEPT: Final[frozenset[type[Stored]]] = frozenset(
+    {records.MessageChunk, records.MessageIndex, records.SessionRecord, SavedMessage, snapshot.UserMessage}
+)
 """Documents of which a long session has many, or writes one often: they are compressed."""
 
 

@@ -18,7 +18,7 @@ def end_turn(
     turn = session.turn
     for call_id in turn.calls:
         TOOL_CALLS.delete(context, call_id)
-    TURN_RESULTS.set(context, turn.turn_id, result.model_dump_json())
+    TURN_RESULTS.set(context, turn.turn_id, result.stored_json())
     FINISHED_TURNS.set(context, turn.number)
     session.update(turn=None)
     session.save(SessionStatus.AWAITING_USER_MESSAGE)
