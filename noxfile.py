@@ -158,7 +158,10 @@ def tags(cell: Cell) -> list[str]:
 @nox.session
 @nox.parametrize(["python", "cell"], [nox.param(cell.python, cell, id=cell.id, tags=tags(cell)) for cell in CELLS])
 def compat(session: nox.Session, cell: Cell) -> None:
-    """Run an adapter's own tests and its column of the parity table with one release of its framework."""
+    """Run an adapter's own tests and its column of the parity table with one release of its framework.
+
+    With `COMPAT_RECORD=1` in the environment, what it printed is written to `docs/compatibility.md`.
+    """
     package = ROOT / "packages" / cell.distribution
     # In one step, so that the pins bind what the tests need as well.
     pins = [f"{name}=={release}" for name, release in cell.pins.items()]
@@ -169,7 +172,12 @@ def compat(session: nox.Session, cell: Cell) -> None:
         if installed != release:
             session.error(f"{name} {installed} is installed where {release} is to be tested")
     own_warnings = [word for each in cell.warnings for word in ("-W", each)]
-    session.run("pytest", *own_warnings, str(package / "tests"), "tests/parity", *session.posargs)
+    junit = Path(session.create_tmp()).resolve() / "junit.xml"
+    command = ["pytest", *own_warnings, f"--junitxml={junit}", str(package / "tests"), "tests/parity"]
+    session.run(*command, *session.posargs)
+    # A part of the tests says nothing of the whole cell.
+    if os.environ.get("COMPAT_RECORD") and not session.posargs:
+        session.run("python", "tools/compat_results.py", "--record", cell.id, str(junit))
 
 
 @nox.session(name="compat-canary")
