@@ -43,10 +43,11 @@ class DataFileError(EngineError):
 
     Attributes:
         reason: `unreadable` for a damaged file or one that is not an engine's, `newer` for one that a newer version
-            wrote, `not_writable` when the disk is full or read-only.
+            wrote, `not_writable` when the disk is full or read-only, `not_accessible` for a file that may be whole but
+            cannot be opened for reading.
     """
 
-    def __init__(self, text: str, reason: Literal["unreadable", "newer", "not_writable"]) -> None:
+    def __init__(self, text: str, reason: Literal["unreadable", "newer", "not_writable", "not_accessible"]) -> None:
         super().__init__(text, reason)
 
 
