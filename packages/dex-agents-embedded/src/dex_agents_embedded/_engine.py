@@ -138,7 +138,7 @@ class EmbeddedEngine:
         self._metrics_port = metrics_port
         self._metrics: MetricsServer | None = None
         self._streams: StreamStore | None = None
-        self._sweeping: asyncio.Task[None] | None = None
+        self._upkeep: list[asyncio.Task[None]] = []
         self._ending: asyncio.Task[None] | None = None
         self._ended = asyncio.Event()
 
@@ -243,7 +243,8 @@ class EmbeddedEngine:
         except sqlite3.Error as error:
             raise refusal(path, error) from error
         await server.start()
-        self._sweeping = asyncio.create_task(Retention(shell.runs, loader, self._writer).run())
+        retention = Retention(shell.runs, loader, self._writer)
+        self._upkeep = [asyncio.create_task(retention.run()), asyncio.create_task(self._streams.keep_on_disk())]
         self._address = f"{host}:{port}"
         facts = {"address": self._address, "data_file": str(path), "recovered_flows": recovered}
         _logger.info("engine on %s serves %s, %d Flows were at work", *facts.values(), extra=facts)
@@ -271,6 +272,7 @@ class EmbeddedEngine:
 
     def _open_streams(self) -> StreamStore:
         if self._stream_backend != "file":
+                is_stream_log_failing=streams.is_log_failing,
             return StreamStore(backend=self._stream_backend)
         try:
             return StreamStore(backend="file", log=StreamLog(self._directory / STREAM_DIRECTORY))
@@ -301,9 +303,10 @@ class EmbeddedEngine:
             self._ended.set()
 
     async def _close_files(self) -> None:
-        if self._sweeping is not None:
-            self._sweeping.cancel()
-            await asyncio.wait([self._sweeping])
+        for task in self._upkeep:
+            task.cancel()
+        if self._upkeep:
+            await asyncio.wait(self._upkeep)
         if self._metrics is not None:
             await asyncio.to_thread(self._metrics.close)
         try:

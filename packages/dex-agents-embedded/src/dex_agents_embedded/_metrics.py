@@ -29,6 +29,7 @@ class Reading:
     runs_in_memory: int
     streams_refused: int
     streams_trimmed: int
+    is_stream_log_failing: bool
 
 
 class MetricsServer:
@@ -103,6 +104,11 @@ def _families(reading: Reading) -> Iterable[Metric]:
     dropped = CounterMetricFamily("dex_engine_stream_messages_dropped", "Stream messages dropped", labels=["reason"])
     dropped.add_metric(["refused"], reading.streams_refused)
     dropped.add_metric(["trimmed"], reading.streams_trimmed)
+    yield GaugeMetricFamily(
+        "dex_engine_stream_file_failing",
+        "1 while the disk takes no Stream messages and they live in memory only",
+        value=int(reading.is_stream_log_failing),
+    )
     yield dropped
 
 
