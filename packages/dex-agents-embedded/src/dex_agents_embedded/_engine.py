@@ -37,6 +37,7 @@ from ._store.writer import Writer
 from ._stream_log import StreamLog
 from ._stream_servicer import StreamServicer
 from ._streams import StreamBackend, StreamStore
+from ._unreadable_requests import Registration
 from .errors import CommitFailedError, EngineError
 
 _HOT_RUNS: Final = 256
@@ -240,8 +241,8 @@ class EmbeddedEngine:
             self._server = server = _new_server(tokens)
             flows = Flows(shell, Rpcs(shell, self._dispatch_wait), index_types, streams)
             add = cast(Any, dex_pb2_grpc)
-            add.add_FlowServiceServicer_to_server(flows, server)
-            add.add_WorkerTaskServiceServicer_to_server(WorkerTasks(self._matching), server)
+            add.add_FlowServiceServicer_to_server(flows, Registration(server))
+            add.add_WorkerTaskServiceServicer_to_server(WorkerTasks(self._matching), Registration(server))
             # The port is taken before anything is taken up, and answers only after.
             port = listen(server.add_insecure_port, self._requested_address)
             self._metrics = self._serve_metrics(shell, self._writer, self._streams)

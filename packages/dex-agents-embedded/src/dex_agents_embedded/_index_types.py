@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from dex.dexpb import dex_pb2 as pb
 
+from ._names import unknown_index_type
 from ._store.statements import Operation, Statement
 from ._store.writer import Writer
 from ._wire_errors import invalid
@@ -39,9 +40,13 @@ class IndexTypes:
         """Add keys.
 
         Raises:
-            WireError: A key is known with another type, so that what is stored under it could not be compared any more.
+            WireError: A type is none, or the key is known with another one, so that what is stored under it could not
+                be compared any more. Nothing was added then.
         """
         for key, kind in declared.items():
+            unknown = unknown_index_type(f"index key {key!r}", kind)
+            if unknown is not None:
+                raise invalid(unknown)
             known = self._types.get(key)
             if known is not None and known != kind:
                 names = pb.IndexType.Name(known), pb.IndexType.Name(kind)
