@@ -24,8 +24,9 @@ class IndexTypes:
         self._types = dict(stored)
         self._writer = writer
 
-    def __contains__(self, key: str) -> bool:
-        return key in self._types
+    def type_of(self, key: str) -> pb.IndexType | None:
+        """Return the type of a key; None for one that nobody declared."""
+        return self._types.get(key)
 
     def keys(self) -> Iterable[str]:
         """Return the known keys."""
