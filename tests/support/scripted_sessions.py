@@ -1,12 +1,14 @@
 """Sessions of the scripted agent on the embedded engine, in one process."""
 
 import asyncio
+import json
 import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 from dex_agents import AgentHost, AgentSessionFlow, AgentSessionOptions, Budget
+from dex_agents.encryption import Encryption
 from dex_agents.reconciliation import Happened, Reconcilers, UnknownCall
 from dex_agents.runner import StepContext
 from dex_agents.session import AgentSession
@@ -56,6 +58,13 @@ def reconciled_flow() -> AgentSessionFlow:
 def budgeted_flow() -> AgentSessionFlow:
     """Build the scripted agent with a turn budget of three model calls."""
     return scripted_flow(AgentSessionOptions(turn_budget=Budget(model_calls=3)))
+
+
+def sealed_flow() -> AgentSessionFlow:
+    """Build the scripted agent with encryption at rest, by the keys in the environment."""
+    keys = json.loads(os.environ["SEALED_KEYS"])
+    encryption = Encryption({name: bytes.fromhex(key) for name, key in keys.items()}, write_with=max(keys))
+    return scripted_flow(AgentSessionOptions(at_rest=encryption))
 
 
 def another_flow() -> AgentSessionFlow:

@@ -170,6 +170,22 @@ async def test_a_client_without_the_key_hears_which_one_it_needs(tmp_path: Path)
         assert (await session.ask("say again", timeout=10)).text == "again"
 
 
+async def test_what_a_client_without_the_key_sends_is_taken_and_sealed_where_it_is_stored(tmp_path: Path) -> None:
+    sealed = Encryption({"k1": OLD}, write_with="k1")
+    async with engine_in(tmp_path) as engine:
+        async with AgentHost(flow_with(sealed), address=engine.address) as host:
+            session = host.session("s-1")
+            await session.start()
+            async with AgentHost(flow_with(None), address=engine.address, worker=False) as plain:
+                sent = await plain.session("s-1").send(f"say {SECRET}")
+                assert sent.accepted
+                # It hears that its message was taken, and nothing that the session says.
+                with pytest.raises(EncryptionKeyError, match="key 'k1', and this process has no encryption"):
+                    await plain.session("s-1").wait_for_result(sent.message_id, timeout=10)
+            assert (await session.wait_for_result(sent.message_id, timeout=10)).text == SECRET
+        assert holds_secret(tmp_path) == []
+
+
 async def test_a_session_that_was_started_with_a_wrong_key_says_so_instead_of_hanging(tmp_path: Path) -> None:
     async with engine_in(tmp_path) as engine, served(engine, Encryption({"k1": OLD}, write_with="k1")) as session:
         wrong = flow_with(Encryption({"k1": NEW}, write_with="k1"))
