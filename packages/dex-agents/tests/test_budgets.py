@@ -1,6 +1,7 @@
 """Budgets of a turn and of a session."""
 
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -10,7 +11,6 @@ from dex_agents.errors import (
     BudgetUsedUpError,
     ConfigurationError,
     SessionBudgetUsedUpError,
-    TurnFailedError,
 )
 from dex_agents.runner import Usage
 from support.scripted_runner import read_runs
@@ -104,22 +104,35 @@ async def test_a_repeated_attempt_counts_as_a_model_call_of_its_own(tmp_path: Pa
         assert runs(log, "model") == 3
 
 
-async def test_a_price_that_cannot_be_told_fails_the_turn_and_the_usage_is_kept(tmp_path: Path, log: Path) -> None:
+async def test_a_price_that_cannot_be_told_ends_a_turn_with_a_budget_of_cost_and_the_usage_is_kept(
+    tmp_path: Path, log: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     options = AgentSessionOptions(turn_budget=Budget(cost=1), price=listed_price)
     async with scripted_session(tmp_path / "engine", options=options) as session:
-        with pytest.raises(TurnFailedError, match="the price of a call of model '' cannot be told"):
-            await session.ask("say hello", timeout=10)
+        # An answer that is paid is not taken away.
+        assert (await session.ask("say hello", timeout=10)).text == "hello"
+        with pytest.raises(BudgetUsedUpError, match="cost of 1 model calls of the turn could not be told"):
+            await session.ask("call write_a\nsay never", timeout=10)
+        usage = (await session.snapshot()).usage
+    assert (usage.requests, usage.unpriced_requests, usage.cost) == (2, 2, 0)
+    assert usage.input_tokens > 0
+    assert runs(log, "tool") == 0
+    assert caplog.text.count("is unknown, since `price` raised ConfigurationError") == 1
 
 
-async def test_a_price_that_is_no_amount_fails_the_turn_and_the_session_lives_on(tmp_path: Path, log: Path) -> None:
-    prices = [float("nan"), float("inf"), -1.0]
-    options = AgentSessionOptions(price=lambda usage, model: prices.pop(0) if prices else 0.5)
+async def test_a_price_that_is_no_amount_leaves_the_tokens_counted_and_the_cost_unknown(
+    tmp_path: Path, log: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    prices: list[object] = [float("nan"), float("inf"), -1.0, None, "1", True]
+    wrong = len(prices)
+    options = AgentSessionOptions(price=lambda usage, model: cast("float", prices.pop(0) if prices else 0.5))
     async with scripted_session(tmp_path / "engine", options=options) as session:
-        for returned in ("nan", "inf", "-1.0"):
-            with pytest.raises(TurnFailedError, match=f"`price` returned {returned} for a call of model ''"):
-                await session.ask("say paid", timeout=10)
-        assert (await session.ask("say paid", timeout=10)).text == "paid"
-        assert (await session.snapshot()).usage.cost == 0.5
+        for _ in range(wrong + 1):
+            assert (await session.ask("say paid", timeout=10)).text == "paid"
+        usage = (await session.snapshot()).usage
+    assert (usage.requests, usage.unpriced_requests, usage.cost) == (wrong + 1, wrong, 0.5)
+    assert caplog.text.count("`price` returned") == 1
+    assert "model '' is unknown, since `price` returned nan: return a finite number from 0" in caplog.text
 
 
 def test_a_list_price_is_that_of_the_model() -> None:

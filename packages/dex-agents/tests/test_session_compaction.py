@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from dex_agents import AgentSessionFlow, AgentSessionOptions
+from dex_agents import AgentHost, AgentSessionFlow, AgentSessionOptions
 from dex_agents.errors import ConfigurationError, TurnFailedError
 from dex_agents.events import AgentEvent
+from dex_agents.runner import Compacted, CompactOutcome, CompactRequest
 from dex_agents.session import AgentSession
 from support.scripted_runner import ScriptedRunner, read_runs
 from support.scripted_sessions import pending, scripted_session, snapshot_when
@@ -223,3 +224,38 @@ async def test_a_fork_shows_the_summary_that_its_model_reads(tmp_path: Path) -> 
         assert (await older.snapshot()).summary is None
         assert (await newest.ask("recall", timeout=10)).text.startswith("summary:")
         assert not (await older.ask("recall", timeout=10)).text.startswith("summary:")
+
+
+class Escaping(ScriptedRunner):
+    """Summarizes in text that is not Unicode, as `surrogateescape` makes it of bytes that are not UTF-8."""
+
+    def __init__(self, *, in_state: bool) -> None:
+        super().__init__(compacts=True)
+        self._in_state = in_state
+
+    async def compact(self, request: CompactRequest) -> CompactOutcome:
+        outcome = await super().compact(request)
+        assert isinstance(outcome, Compacted)
+        state = outcome.state
+        if self._in_state:
+            assert isinstance(state.value, dict)
+            state = state.model_copy(update={"value": {**state.value, "told": ["bad \udc80", "\udc80" * 5000]}})
+        return outcome.model_copy(update={"summary": f"{outcome.summary} \udc80", "state": state})
+
+
+@pytest.mark.parametrize("in_state", [False, True])
+async def test_one_character_that_is_no_unicode_does_not_cost_a_summary(
+    tmp_path: Path, log: Path, in_state: bool
+) -> None:
+    flow = AgentSessionFlow(Escaping(in_state=in_state), name="escaping", options=COMPACTING)
+    async with AgentHost(flow, directory=tmp_path / "engine") as host:
+        session = host.session("s-1")
+        await session.start()
+        for _ in range(2):
+            await session.ask("pad 1200", timeout=10)
+        recalled = await session.ask("recall\n" + "." * 300, timeout=10)
+        summary = (await session.snapshot()).summary
+    assert compactions(log) == 1
+    assert recalled.text.startswith("summary: 2 lines")
+    assert summary is not None
+    assert summary.text == "2 lines ?"

@@ -10,7 +10,9 @@ from dex_agents.runner import Usage
 Price = Callable[[Usage, str], float]
 """Returns what the usage of one model Step cost, given the model's name as its provider reports it, or an empty text.
 
-The unit is the application's choice; budgets and `Usage.cost` are in the same one. It must not block.
+The unit is the application's choice; budgets and `Usage.cost` are in the same one. It must not block. Where it raises,
+or returns no finite number from 0, the call is counted in `Usage.unpriced_requests`, and a turn under a budget of cost
+ends before its next model call.
 """
 
 

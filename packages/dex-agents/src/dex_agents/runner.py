@@ -80,12 +80,14 @@ class Usage(Stored):
         output_tokens: Of all requests.
         cost: By the `price` of the session's options, in its unit. Without one it is what a framework reckons itself,
             in US dollars, and otherwise 0.
+        unpriced_requests: Requests whose cost is not in `cost`, since `price` could not tell it.
     """
 
     requests: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
     cost: float = 0.0
+    unpriced_requests: int = 0
 
     def plus(self, other: "Usage") -> "Usage":
         """Return the sum of both."""
@@ -94,6 +96,7 @@ class Usage(Stored):
             input_tokens=self.input_tokens + other.input_tokens,
             output_tokens=self.output_tokens + other.output_tokens,
             cost=self.cost + other.cost,
+            unpriced_requests=self.unpriced_requests + other.unpriced_requests,
         )
 
 

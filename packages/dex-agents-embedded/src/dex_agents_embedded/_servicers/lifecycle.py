@@ -14,7 +14,6 @@ from dex_agents_embedded._limits import attribute_values, first_oversized
 from dex_agents_embedded._machine import commands
 from dex_agents_embedded._machine.refusal import RefusedError
 from dex_agents_embedded._machine.run import Run
-from dex_agents_embedded._names import unusable_index
 from dex_agents_embedded._shell import Shell
 from dex_agents_embedded._sub_flows import flow_result
 from dex_agents_embedded._wire_errors import already_started, invalid, long_poll_ended, refused
@@ -127,9 +126,8 @@ class Lifecycle:
             [("the input", request.step_input), *attribute_values(options.attributes)],
             self._shell.limits.run.value_bytes,
         )
-        problem = oversized or unusable_index(options.attributes)
-        if problem is not None:
-            raise invalid(problem)
+        if oversized is not None:
+            raise invalid(oversized)
         self._index_initial_attributes(options)
 
     def _index_initial_attributes(self, options: pb.FlowStartOptions) -> None:

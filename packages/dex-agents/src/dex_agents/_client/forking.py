@@ -174,6 +174,7 @@ class Forking:
                     "usage": Usage(),
                     "lost_attempts": 0,
                     "window_bytes": 0,
+                    "replaced": {},
                     "log_bytes": sum(place.size for place in places),
                     "turn": None,
                 }

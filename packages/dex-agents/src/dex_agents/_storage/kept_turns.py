@@ -79,6 +79,7 @@ def end_state_of_turn(context: Context, store: StateStore, turn_number: int, mos
         pack = Pack.of(lost)
         if pack.size <= MAX_KEPT_PARTS_BYTES:
             TURN_PARTS.set(context, slot(turn_number - 1, most), pack.text)
+            store.replaced_bytes += pack.size  # it takes the place of another turn's
 
 
 def kept_parts(context: Context) -> dict[int, Part]:

@@ -2,7 +2,8 @@
 
 A message is stored in the window (`AgentMessages`, one instance each). When the window is full, its oldest messages
 move into a chunk (`AgentMessageChunks`) that is never rewritten. A message for which the window has no bytes left goes
-into a chunk of its own at once, so the window always fits into one Step's request.
+into a chunk of its own at once, so the window always fits into one Step's request; so do messages that one Step saves
+beyond what the window holds, which would only be stored twice.
 """
 
 import time
@@ -11,6 +12,7 @@ from typing import NamedTuple
 
 from dex import AttributeMapNotLoadedError, Context
 
+from dex_agents._storage.packing import pack
 from dex_agents._storage.records import ChunkPlace, MessageChunk, MessageIndex
 from dex_agents._storage.schema import MESSAGE_CHUNKS, MESSAGE_INDEX, MESSAGES, find
 from dex_agents._storage.session_editor import SessionEditor
@@ -53,21 +55,30 @@ class MessageLog:
         self, session: SessionEditor, turn_id: str, messages: Sequence[Message], options: AgentSessionOptions
     ) -> None:
         """Save messages at the end of the log and count them in the session's record."""
-        for message in messages:
-            sequence = session.record.last_sequence + 1
-            saved = SavedMessage(sequence=sequence, turn_id=turn_id, saved_at=round(time.time(), 3), message=message)
-            size = saved.size_in_bytes()
-            if session.record.window_bytes + size > options.message_window_max_bytes:
-                self._write_chunk([saved], size)
+        first, now = session.record.last_sequence + 1, round(time.time(), 3)
+        saved = [
+            _sized(SavedMessage(sequence=first + place, turn_id=turn_id, saved_at=now, message=message))
+            for place, message in enumerate(messages)
+        ]
+        session.update(
+            last_sequence=session.record.last_sequence + len(saved),
+            log_bytes=session.record.log_bytes + _bytes_of(saved),
+        )
+        while len(saved) > options.message_window_size:
+            chunk = list(_next_chunk(saved[: -options.message_window_size], options))
+            self._write_chunk(session, chunk)
+            saved = saved[len(chunk) :]
+        for each in saved:
+            if session.record.window_bytes + each.size > options.message_window_max_bytes:
+                self._write_chunk(session, [each])
             else:
-                MESSAGES.set(self._context, message_key(sequence), saved)
-                session.update(window_bytes=session.record.window_bytes + size)
-            session.update(last_sequence=sequence, log_bytes=session.record.log_bytes + size)
+                MESSAGES.set(self._context, message_key(each.message.sequence), each.message)
+                session.update(window_bytes=session.record.window_bytes + each.size)
 
     def roll(self, session: SessionEditor, options: AgentSessionOptions) -> None:
         """Move the oldest messages of a full window into chunks; needs the whole window loaded."""
         keys = MESSAGES.get_all_instance_keys(self._context)
-        window = [_Sized(saved, saved.size_in_bytes()) for saved in (MESSAGES.get(self._context, key) for key in keys)]
+        window = [_sized(MESSAGES.get(self._context, key)) for key in keys]
         # Half of the bytes stay free, so that a turn's messages stay in the window, where they are cheap to read.
         most_bytes = options.message_window_max_bytes // 2
         while window and (len(window) > options.message_window_size or _bytes_of(window) > most_bytes):
@@ -76,7 +87,9 @@ class MessageLog:
             chunk = list(_next_chunk(oldest, options))
             for each in chunk:
                 MESSAGES.delete(self._context, message_key(each.message.sequence))
-            self._write_chunk([each.message for each in chunk], _bytes_of(chunk))
+            self._write_chunk(session, chunk)
+            session.update(alone_share=_share_alone(chunk))
+            session.count_replaced(session.stored_alone(_bytes_of(chunk)))
             window = window[len(chunk) :]
         session.update(window_bytes=_bytes_of(window))
 
@@ -120,9 +133,14 @@ class MessageLog:
             return MESSAGES.get(self._context, message_key(sequence))
         return self._read_chunk(place)[sequence - place.first_sequence]
 
-    def _write_chunk(self, messages: Sequence[SavedMessage], size: int) -> None:
-        first = messages[0].sequence
-        MESSAGE_CHUNKS.set(self._context, message_key(first), MessageChunk(messages=tuple(messages)))
+    def _write_chunk(self, session: SessionEditor, messages: Sequence[_Sized]) -> None:
+        first, size = messages[0].message.sequence, _bytes_of(messages)
+        chunk = MessageChunk(messages=tuple(each.message for each in messages))
+        MESSAGE_CHUNKS.set(self._context, message_key(first), chunk)
+        record = session.record
+        before = sum(place.size for place in self.index.chunks)
+        stored = record.packed_share * before + len(pack(chunk.stored_json()))
+        session.update(packed_share=min(1.0, round(stored / (before + size), 3)))
         places = (*self.index.chunks, ChunkPlace(first_sequence=first, count=len(messages), size=size))
         ordered = tuple(sorted(places, key=lambda place: place.first_sequence))
         self.index = self.index.model_copy(update={"chunks": ordered})
@@ -150,6 +168,16 @@ def _next_chunk(window: Sequence[_Sized], options: AgentSessionOptions) -> Itera
         if position and (size > options.message_chunk_max_bytes or not follows):
             return
         yield each
+
+
+def _sized(saved: SavedMessage) -> _Sized:
+    return _Sized(saved, saved.size_in_bytes())
+
+
+def _share_alone(messages: Sequence[_Sized]) -> float:
+    """Return how much of its JSON a message has as it is stored alone, by the largest one of these."""
+    largest = max(messages, key=lambda each: each.size)
+    return min(1.0, round(len(pack(largest.message.stored_json())) / largest.size, 3))
 
 
 def _bytes_of(messages: Sequence[_Sized]) -> int:

@@ -91,7 +91,13 @@ class TurnRecord(StoredRecord):
 
 
 class SessionRecord(StoredRecord):
-    """The session's counters, its running turn, and its model's context (None without compaction)."""
+    """The session's counters, its running turn, and its model's context (None without compaction).
+
+    Attributes:
+        packed_share: How much of its JSON the log's chunks have as they are stored.
+        alone_share: The same for a text or message that is stored alone.
+        replaced: Bytes of values that were replaced or deleted while the run's history still has them, by part of it.
+    """
 
     omits_defaults = True
 
@@ -103,7 +109,10 @@ class SessionRecord(StoredRecord):
     last_sequence: int = 0
     window_bytes: int = 0
     log_bytes: int = 0
+    packed_share: float = 1.0
+    alone_share: float = 1.0
     state_bytes: int = 0
+    replaced: dict[int, int] = Field(default_factory=dict[int, int])
     note: str | None = None
     usage: Usage = Usage()
     lost_attempts: int = 0

@@ -50,10 +50,15 @@ class StateHead(Stored):
 
 
 class StateStore:
-    """The state as one Step sees it; needs the whole `FrameworkRunState` map loaded."""
+    """The state as one Step sees it; needs the whole `FrameworkRunState` map loaded.
+
+    Attributes:
+        replaced_bytes: Of what this Step has replaced or deleted, about as it was stored.
+    """
 
     def __init__(self, context: Context) -> None:
         self._context = context
+        self.replaced_bytes = 0
         self._head = self._read_head(HEAD_KEY)
         self._turn_start = self._read_head(TURN_START_KEY)
         self._packs = {
@@ -192,12 +197,14 @@ class StateStore:
 
     def _write(self, pack: Pack, key: str | None = None) -> None:
         key = key or f"pack-{next(iter(pack.parts))}"
+        if key in self._packs:
+            self.replaced_bytes += self._packs[key].stored_size
         self._packs[key] = pack
         keep_pack(pack)
         RUN_STATE.set(self._context, key, pack.text)
 
     def _delete(self, key: str) -> None:
-        del self._packs[key]
+        self.replaced_bytes += self._packs.pop(key).stored_size
         RUN_STATE.delete(self._context, key)
 
     def _key_of(self, head: StateHead) -> StateKey:

@@ -1,14 +1,19 @@
 """Holds a turn and its session to their budgets."""
 
+import logging
 import math
+from decimal import Decimal
+from typing import Final, TypeGuard
 
 from dex_agents._storage.records import SessionRecord
 from dex_agents.budgets import Budget
-from dex_agents.errors import BudgetUsedUpError, TurnFailedError
+from dex_agents.errors import BudgetUsedUpError
 from dex_agents.options import AgentSessionOptions
 from dex_agents.runner import Again, ModelStep, Usage, Waiting
 
-SESSION_REMEDY = "raise session_budget in the agent's options, or go on in a new session"
+_logger = logging.getLogger(__name__)
+
+SESSION_REMEDY: Final = "raise session_budget in the agent's options, or go on in a new session"
 
 
 def check_budgets(record: SessionRecord, options: AgentSessionOptions, *, asked_calls: int = 0) -> None:
@@ -27,6 +32,11 @@ def check_budgets(record: SessionRecord, options: AgentSessionOptions, *, asked_
         made = len(turn.calls) + turn.dropped_calls
         calls = turn.usage.requests + turn.lost_attempts
         _check("turn", budget, turn.usage, calls, made, asked_calls, "send another message, or raise turn_budget")
+    if turn.usage.unpriced_requests and _limits_cost(options):
+        raise BudgetUsedUpError(
+            f"the cost of {turn.usage.unpriced_requests:,} model calls of the turn could not be told, so a budget of "
+            "cost cannot be kept: correct `price` in the agent's options; the Worker's log has the reason"
+        )
     check_session_budget(record, options, asked_calls=asked_calls)
 
 
@@ -54,25 +64,33 @@ def failure_reason(error: Exception) -> str:
     return "budget" if isinstance(error, BudgetUsedUpError) else ""
 
 
-def priced(usage: Usage, model: str, options: AgentSessionOptions) -> Usage:
-    """Return usage with what it cost.
+def priced(usage: Usage, model: str, options: AgentSessionOptions, session: SessionRecord) -> Usage:
+    """Return the usage of a model Step with what it cost.
 
-    Raises:
-        TurnFailedError: The application's `price` raised or returned no amount: a budget that cannot be kept must not
-            be passed over.
+    The call is paid, so an application's `price` that raises or returns no amount takes neither its answer nor its
+    tokens away: its requests are counted as unpriced, and the log says so once a session.
     """
     if options.price is None:
         return usage
     try:
-        found = options.price(usage, model)
-        cost = float(found)
-    except Exception as error:
-        raise TurnFailedError(f"the price of a call of model {model!r} cannot be told: {error}") from error
-    if not (math.isfinite(cost) and cost >= 0):
-        raise TurnFailedError(
-            f"`price` returned {found!r} for a call of model {model!r}: return a finite number from 0"
-        )
-    return usage.model_copy(update={"cost": cost})
+        cost: object = options.price(usage, model)
+        problem = None if _is_amount(cost) else f"returned {cost!r:.100}: return a finite number from 0"
+    except Exception as error:  # noqa: BLE001  the application's own code
+        cost, problem = 0.0, f"raised {type(error).__name__}: {error}"
+    if problem is None:
+        return usage.model_copy(update={"cost": float(cost)})
+    if not session.usage.unpriced_requests:
+        _logger.warning("the cost of a call of model %r is unknown, since `price` %s", model, problem)
+    return usage.model_copy(update={"cost": 0.0, "unpriced_requests": max(1, usage.requests)})
+
+
+def _is_amount(cost: object) -> TypeGuard[int | float | Decimal]:
+    return isinstance(cost, int | float | Decimal) and not isinstance(cost, bool) and math.isfinite(cost) and cost >= 0
+
+
+def _limits_cost(options: AgentSessionOptions) -> bool:
+    budgets = (options.turn_budget, options.session_budget)
+    return any(budget is not None and budget.cost is not None for budget in budgets)
 
 
 def _check(scope: str, budget: Budget, usage: Usage, calls: int, made: int, asked: int, remedy: str) -> None:

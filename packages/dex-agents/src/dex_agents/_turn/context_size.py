@@ -38,6 +38,7 @@ def begin_context(session: SessionEditor, log: MessageLog, options: AgentSession
     if options.retained_message_limit is not None:
         deleted = log.forget_summarized(record.last_sequence, before.summarized_before, options.retained_message_limit)
         session.update(log_bytes=max(0, session.record.log_bytes - deleted))
+        session.count_replaced(int(deleted * session.record.packed_share))
 
 
 def undo_context(session: SessionEditor) -> None:

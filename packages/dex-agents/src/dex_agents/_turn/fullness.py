@@ -2,7 +2,7 @@
 
 A Dex Server counts the bytes of a run's state, and of what was replaced or deleted as long as its history has it; over
 the limit a Step fails for good, and with it the session. It tells nobody how much it has counted, so it is estimated,
-and rather too high: messages are counted before they are compressed.
+and rather too high.
 """
 
 from typing import Final
@@ -18,7 +18,8 @@ FULL_SHARE: Final = 0.97
 """What is left then is for the turn that runs."""
 
 _REPLACED_BYTES_OF_A_STEP: Final = 2 * 1024
-"""Of records and heads that a model Step and the Steps around it replace; about what they have."""
+"""Of records and heads that a model Step and the Steps around it replace; about what they have. What is large is
+counted when it is replaced."""
 
 _STEPS_IN_HISTORY: Final = 4096
 """Model Steps whose replaced values a history of 10,000 events still has, at two to three events each."""
@@ -26,8 +27,9 @@ _STEPS_IN_HISTORY: Final = 4096
 
 def stored_bytes(record: SessionRecord) -> int:
     """Return about how many bytes a server counts of a session."""
-    replaced = min(record.step_number, _STEPS_IN_HISTORY) * _REPLACED_BYTES_OF_A_STEP
-    return record.log_bytes + record.state_bytes + replaced
+    replaced = min(record.step_number, _STEPS_IN_HISTORY) * _REPLACED_BYTES_OF_A_STEP + sum(record.replaced.values())
+    log = record.window_bytes + max(0, record.log_bytes - record.window_bytes) * record.packed_share
+    return int(log) + record.state_bytes + replaced
 
 
 def is_full(record: SessionRecord, options: AgentSessionOptions) -> bool:

@@ -18,7 +18,9 @@ def end_turn(
     turn = session.turn
     for call_id in turn.calls:
         TOOL_CALLS.delete(context, call_id)
-    TURN_RESULTS.set(context, turn.turn_id, result.stored_json())
+    text = result.stored_json()
+    TURN_RESULTS.set(context, turn.turn_id, text)
+    session.count_replaced(session.stored_alone(len(text)))
     FINISHED_TURNS.set(context, turn.number)
     session.update(turn=None)
     session.save(SessionStatus.AWAITING_USER_MESSAGE)

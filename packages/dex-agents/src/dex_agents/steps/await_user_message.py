@@ -103,7 +103,9 @@ class AwaitUserMessage(SessionStep[SessionStart]):
         log = MessageLog(context)
         log.roll(session, options)
         said = Message(role="user", blocks=message.content)
+        before = session.record.log_bytes
         log.append(session, turn_id, [said], options)
+        session.count_replaced(session.stored_alone(session.record.log_bytes - before))  # it was in the queue
         turn = TurnRecord(
             turn_id=turn_id,
             number=number,

@@ -9,6 +9,7 @@ from dex_agents._storage.records import RunModelInput
 from dex_agents._storage.schema import LATEST_SUMMARY, SUMMARIES
 from dex_agents._storage.session_editor import SessionEditor
 from dex_agents._storage.state_store import StateStore
+from dex_agents._stored import NOT_UNICODE, in_unicode
 from dex_agents._turn.attempt import attempt
 from dex_agents._turn.budget_check import priced
 from dex_agents._turn.context_size import KEPT_SHARE, note_compaction, turn_starts
@@ -56,7 +57,14 @@ class CompactContext(SessionStep[RunModelInput]):
             try:
                 outcome = await self._compact(context, session, store, input, events)
                 if isinstance(outcome, Compacted):
-                    store.save(outcome.state, begins_turn=not session.turn.state_changed)
+                    begins_turn = not session.turn.state_changed
+                    try:
+                        _save_state(store, outcome, begins_turn=begins_turn)
+                    except NOT_UNICODE:
+                        # A summary is paid: one bad character must not repeat it. Nothing is staged yet.
+                        outcome, store = in_unicode(outcome), StateStore(context)
+                        _save_state(store, outcome, begins_turn=begins_turn)
+                    session.count_replaced(store.replaced_bytes)
                     self._record(context, session, outcome, events)
             except (TurnFailedError, StateNotReadableError) as error:
                 if isinstance(error, StateNotReadableError) and error.newer_writer:
@@ -105,7 +113,8 @@ class CompactContext(SessionStep[RunModelInput]):
             outcome = await self._services.runner.compact(await with_settings(request, self._services))
             measured.usage = outcome.usage if isinstance(outcome, Compacted) else None
         if isinstance(outcome, Compacted):
-            usage = priced(outcome.usage, session.record.priced_model, self._services.options)
+            record = session.record
+            usage = priced(outcome.usage, record.priced_model, self._services.options, record)
             outcome = outcome.model_copy(update={"usage": usage})
         if isinstance(outcome, Compacted) and outcome.batch_taken and request.batch is None:
             raise TurnFailedError("the runner took a batch that it was not given")
@@ -138,3 +147,9 @@ class CompactContext(SessionStep[RunModelInput]):
         SUMMARIES.set(context, LATEST_SUMMARY, summary)
         data: JsonValue = {"summarized_before_sequence": summary.summarized_before_sequence}
         events.write(AgentEventType.CONTEXT_COMPACTED, text=compacted.summary, data=data)
+
+
+def _save_state(store: StateStore, compacted: Compacted, *, begins_turn: bool) -> None:
+    """Stage the shorter state, when its summary can be stored too."""
+    compacted.summary.encode()
+    store.save(compacted.state, begins_turn=begins_turn)

@@ -39,6 +39,9 @@ class ResumeTurn(SessionStep[ResumeInput]):
         )
         options = self._services.options
         if blocks:
+            before = session.record.log_bytes
             MessageLog(context).append(session, turn.turn_id, [Message(role="tool", blocks=blocks)], options)
+            # The calls' records have each result twice, for people and for the model.
+            session.count_replaced(2 * (session.record.log_bytes - before))
         session.save(SessionStatus.RUNNING_MODEL)
         return go_to_many(_moves.to_run_model(session.turn, "batch_settled", attempts=options.run_model_limit))

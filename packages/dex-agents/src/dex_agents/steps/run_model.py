@@ -93,7 +93,7 @@ class RunModel(SessionStep[RunModelInput]):
                     measured.usage, measured.model = step.usage, step.model
                 if options.price is not None:
                     session.update(priced_model=step.model)
-                    step = step.model_copy(update={"usage": priced(step.usage, step.model, options)})
+                    step = step.model_copy(update={"usage": priced(step.usage, step.model, options, session.record)})
                 paid = step.usage
                 try:
                     _save_state(store, turn, step, len(steering.offered))
@@ -101,10 +101,11 @@ class RunModel(SessionStep[RunModelInput]):
                     # A model call is paid: one bad character must not repeat it. Nothing is staged yet.
                     step, store = in_unicode(step), StateStore(context)
                     _save_state(store, turn, step, len(steering.offered))
-                session.update(state_bytes=store.stored_size())
-                movements = self._record(context, session, steering, step, events, input)
                 if isinstance(step.outcome, Finished):
                     end_state_of_turn(context, store, turn.number, options.forkable_turns)
+                session.update(state_bytes=store.stored_size())
+                session.count_replaced(store.replaced_bytes)
+                movements = self._record(context, session, steering, step, events, input)
             except (TurnFailedError, StateNotReadableError) as error:
                 if isinstance(error, StateNotReadableError) and error.newer_writer:
                     raise
