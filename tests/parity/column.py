@@ -1,7 +1,7 @@
 """What an adapter must offer to take part in the table."""
 
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, cast
@@ -173,6 +173,25 @@ def column_and_marks(adapter: str) -> tuple[Column | None, list[pytest.MarkDecor
     except ModuleNotFoundError as error:
         return None, [pytest.mark.skip(reason=f"{error.name} is not installed")]
     return column, [pytest.mark.filterwarnings(quiet) for quiet in column.warnings]
+
+
+def provider_cases(own_tests: Mapping[str, str]) -> Iterator[object]:
+    """Iterate over the columns and the ways to reach a provider, as a test's parameters `column` and `path`.
+
+    Args:
+        own_tests: Adapters that are left out, each with the reason that the skipped test shows.
+    """
+    for adapter in COLUMNS:
+        if adapter in own_tests:
+            yield pytest.param(None, "scripted", id=adapter, marks=pytest.mark.skip(reason=own_tests[adapter]))
+            continue
+        column, marks = column_and_marks(adapter)
+        if column is None:
+            yield pytest.param(None, "scripted", id=f"{adapter}-not-installed", marks=marks)
+            continue
+        for path in column.paths:
+            if path != "scripted":
+                yield pytest.param(column, path, id=f"{adapter}-{path}", marks=marks)
 
 
 def _text(block: object) -> str:

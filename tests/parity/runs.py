@@ -33,12 +33,20 @@ async def run_plainly(column: Column, scenario: Scenario, path: ModelPath, provi
 
 @asynccontextmanager
 async def open_session(
-    column: Column, scenario: Scenario, path: ModelPath, provider: FakeProvider
+    column: Column, scenario: Scenario, path: ModelPath, provider: FakeProvider, *, compaction: int | None = None
 ) -> AsyncGenerator[InMemorySession]:
-    """Open an in-memory session of the scenario's agent, whose turns the test runs itself."""
+    """Open an in-memory session of the scenario's agent, whose turns the test runs itself.
+
+    Args:
+        column: The adapter's column.
+        scenario: The scenario.
+        path: How the model is reached.
+        provider: The fake provider.
+        compaction: The model's context window in tokens, for a session that compacts.
+    """
     stage = _stage(column, scenario, path, provider)
     async with column.open_runner(stage) as make_runner:
-        yield InMemorySession(make_runner, settings=scenario.settings)
+        yield InMemorySession(make_runner, settings=scenario.settings, compaction=compaction)
 
 
 async def run_in_memory(column: Column, scenario: Scenario, path: ModelPath, provider: FakeProvider) -> Run:

@@ -3,19 +3,15 @@
 A plain run has no such thing. What is checked is that the provider takes the request, and that it says what happened.
 """
 
-from collections.abc import Iterator
-from typing import cast
-
 import pytest
-from pydantic import JsonValue
 
 from dex_agents.runner import Finished
 from dex_agents.testing import InMemorySession, TurnPlan
-from parity.column import COLUMNS, Column, column_and_marks
+from parity.column import Column, provider_cases
 from parity.runs import open_session
 from parity.scenario import ModelPath, Scenario
 from parity.scenarios import DONE, call, calls
-from parity.validity import check_valid, texts
+from parity.validity import texts, valid_bodies
 from support.fake_provider import FakeProvider, Reply
 
 OSLO_AND_ROME = calls(call("look_up", "a", city="Oslo"), call("look_up", "b", city="Rome"))
@@ -26,30 +22,7 @@ STEERING = "rather speak of Bergen"
 
 # Its calls are no batch: reads run inside the segment, and writes leave it one by one.
 OWN_TESTS = {"claude-agent-sdk": "what a Claude Code session is shown then is tested in its package"}
-
-
-def _cases() -> Iterator[object]:
-    for adapter in COLUMNS:
-        if adapter in OWN_TESTS:
-            yield pytest.param(None, "scripted", id=adapter, marks=pytest.mark.skip(reason=OWN_TESTS[adapter]))
-            continue
-        column, marks = column_and_marks(adapter)
-        if column is None:
-            yield pytest.param(None, "scripted", id=f"{adapter}-not-installed", marks=marks)
-            continue
-        for path in column.paths:
-            if path != "scripted":
-                yield pytest.param(column, path, id=f"{adapter}-{path}", marks=marks)
-
-
-CASES = list(_cases())
-
-
-def requests(provider: FakeProvider) -> list[JsonValue]:
-    """Return the bodies that the provider got, each of which it must be able to take."""
-    for request in provider.requests:
-        check_valid(request.path, cast("JsonValue", request.body))
-    return [cast("JsonValue", request.body) for request in provider.requests]
+CASES = list(provider_cases(OWN_TESTS))
 
 
 @pytest.mark.parametrize(("column", "path"), CASES)
@@ -61,7 +34,7 @@ async def test_after_a_cancelled_turn_the_model_is_told_which_calls_ran(
         ended = await session.send("and now?")
 
     assert isinstance(ended, Finished), ended
-    shown = " ".join(texts(requests(provider)[-1]))
+    shown = " ".join(texts(valid_bodies(provider)[-1]))
     assert "Oslo is sunny" in shown
     assert "Rome is sunny" not in shown
     assert "it was cancelled" in shown
@@ -77,7 +50,7 @@ async def test_after_a_failed_turn_the_model_is_told_what_ran(
         ended = await session.send("and now?")
 
     assert isinstance(ended, Finished), ended
-    shown = " ".join(texts(requests(provider)[-1]))
+    shown = " ".join(texts(valid_bodies(provider)[-1]))
     assert "Oslo is sunny" in shown
     assert "Rome is sunny" in shown
     assert "ended early" in shown
@@ -93,13 +66,13 @@ async def test_a_steering_message_stands_behind_the_results_and_stays_there(
         assert not session.steering_queue
         await session.send("and now?")
 
-    for body in requests(provider)[1:]:
+    for body in valid_bodies(provider)[1:]:
         shown = texts(body)
         assert shown.count(STEERING) == 1
         places = [place for place, text in enumerate(shown) if "is sunny" in text]
         assert len(places) == 2
         assert shown.index(STEERING) > max(places)
-    last = texts(requests(provider)[-1])
+    last = texts(valid_bodies(provider)[-1])
     assert last.index("and now?") > last.index(STEERING)
 
 
@@ -112,7 +85,7 @@ async def test_a_steering_message_in_the_first_step_stands_behind_the_question(
         ended = await session.send("go", TurnPlan(steering={1: STEERING}))
         assert isinstance(ended, Finished), ended
         waits: InMemorySession = session
-    (body,) = requests(provider)
+    (body,) = valid_bodies(provider)
     if waits.steering_queue:
         # This framework takes steering behind results only: the message becomes the next turn.
         assert STEERING not in texts(body)

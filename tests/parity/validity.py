@@ -5,6 +5,8 @@ from typing import Any, cast
 
 from pydantic import JsonValue
 
+from support.fake_provider import FakeProvider
+
 Turn = tuple[list[str], list[str]]
 """Ids of the calls that a message makes, and of the calls whose results it has."""
 
@@ -30,6 +32,13 @@ def check_valid(path: str, body: JsonValue) -> None:
         _check_next([_gemini_turn(content) for content in document["contents"]])
     else:
         _check_anywhere(document["input"])
+
+
+def valid_bodies(provider: FakeProvider) -> list[JsonValue]:
+    """Return the bodies that the provider got, each of which it must be able to take."""
+    for request in provider.requests:
+        check_valid(request.path, cast("JsonValue", request.body))
+    return [cast("JsonValue", request.body) for request in provider.requests]
 
 
 def texts(body: JsonValue) -> list[str]:

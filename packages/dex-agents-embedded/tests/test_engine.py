@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import hashlib
+import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -23,6 +25,7 @@ from dex_agents_embedded import (
     EngineError,
     EngineInUseError,
 )
+from dex_agents_embedded._listening import address_error
 from engine_world import World
 
 
@@ -47,14 +50,47 @@ async def test_a_second_engine_on_the_same_directory_is_refused(tmp_path: Path) 
         assert engine.address
 
 
-async def test_a_taken_port_is_refused(tmp_path: Path) -> None:
-    async with EmbeddedEngine(tmp_path / "one") as first:
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+async def test_a_taken_port_is_refused(tmp_path: Path, host: str) -> None:
+    async with EmbeddedEngine(tmp_path / "one", f"{host}:0") as first:
         with pytest.raises(AddressError, match=first.address) as caught:
             await EmbeddedEngine(tmp_path / "two", first.address).start()
         assert caught.value.reason == "address_in_use"
     # and the directory is free again
     async with EmbeddedEngine(tmp_path / "two") as engine:
         assert engine.failure is None
+
+
+TOKEN = "a-token-of-some-length"
+
+
+@pytest.mark.parametrize(
+    ("address", "reason", "text"),
+    [
+        ("192.0.2.1:0", "address_not_available", "no such address"),
+        ("no-such-host.invalid:0", "host_unknown", "correct its name"),
+    ],
+)
+async def test_what_is_wrong_with_an_address_is_told_apart(
+    tmp_path: Path, address: str, reason: str, text: str
+) -> None:
+    (tmp_path / "tokens").write_text(TOKEN)
+    with pytest.raises(AddressError, match=text) as caught:
+        await EmbeddedEngine(tmp_path / "data", address, token_file=tmp_path / "tokens").start()
+    assert caught.value.reason == reason
+    assert address in str(caught.value)
+
+
+def test_what_the_system_says_decides_what_an_address_lacks() -> None:
+    for number, reason in (
+        (errno.EACCES, "address_denied"),
+        (errno.EADDRINUSE, "address_in_use"),
+        (errno.EADDRNOTAVAIL, "address_not_available"),
+        (errno.EIO, "address_unusable"),
+    ):
+        error = address_error("127.0.0.1:80", OSError(number, os.strerror(number)))
+        assert error.reason == reason
+        assert os.strerror(number) in str(error)
 
 
 @pytest.mark.parametrize(
@@ -73,6 +109,25 @@ async def test_loopback_hosts_are_served(tmp_path: Path, host: str) -> None:
     async with EmbeddedEngine(tmp_path, f"{host}:0") as engine:
         assert engine.address.startswith(f"{host}:")
         assert not engine.address.endswith(":0")
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("metrics_port", -1),
+        ("metrics_port", 65536),
+        ("dispatch_wait_seconds", -1),
+        ("stop_grace_seconds", float("nan")),
+        ("max_value_bytes", 0),
+        ("max_flow_state_bytes", -1),
+        ("history_events", 0),
+        ("retention_seconds", float("nan")),
+    ],
+)
+def test_a_number_out_of_its_range_is_refused_at_once(tmp_path: Path, option: str, value: float) -> None:
+    options: dict[str, Any] = {option: value}
+    with pytest.raises(ValueError, match=f"{option} must .* it is {value}"):
+        EmbeddedEngine(tmp_path, **options)
 
 
 def digest(path: Path) -> str:

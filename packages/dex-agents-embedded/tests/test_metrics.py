@@ -56,6 +56,7 @@ async def test_work_that_waits_and_work_that_was_done_can_be_read(tmp_path: Path
         waiting = await asyncio.to_thread(scrape, engine.metrics_address)
         assert (waiting["dex_engine_queue_depth"], waiting["dex_engine_step_attempts_started_total"]) == (3, 0)
         assert 0 < waiting["dex_engine_queue_age_seconds"] < 5
+        assert waiting["dex_engine_stream_file_failing"] == 0
         await world.start_worker()
         for flow_id in ("good", "fail", "fine"):
             await world.finish(flow_id)

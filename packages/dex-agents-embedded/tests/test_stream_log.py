@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 from pathlib import Path
@@ -12,11 +13,11 @@ import pytest
 from dex.dexpb import dex_pb2 as pb
 
 from crash_flow import CrashFlow
-from dex_agents_embedded import EmbeddedEngine
+from dex_agents_embedded import EmbeddedEngine, _stream_log, _streams
 from dex_agents_embedded._stream_log import SEGMENT_BYTES, SLACK_BYTES, StoredMessage, StreamLog
 from dex_agents_embedded._stream_tokens import StreamKey
 from dex_agents_embedded._streams import StreamStore
-from engine_world import World
+from engine_world import World, eventually
 from processes import Process
 
 KEY = StreamKey("F", "live", "flow")
@@ -30,6 +31,10 @@ def tear(directory: Path) -> None:
     """Take the end of the last message away."""
     (path,) = directory.glob("*.stream")
     os.truncate(path, path.stat().st_size - 1)
+
+
+def names(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir())
 
 
 def values(store: StreamStore, key: StreamKey = KEY) -> list[bytes]:
@@ -131,20 +136,27 @@ def test_a_disk_that_takes_records_in_pieces_keeps_them_all(tmp_path: Path, monk
     assert values(opened(tmp_path)) == [b"0" * 1000, b"1" * 1000, b"2" * 1000]
 
 
+class SmallDisk:
+    """A disk that takes `room` bytes of Stream files and no more."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, room: int) -> None:
+        self.room = room
+        self._write = os.write
+        monkeypatch.setattr(os, "write", self._write_while_there_is_room)
+
+    def _write_while_there_is_room(self, file: int, data: bytes) -> int:
+        if not self.room:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        written = self._write(file, memoryview(data)[: self.room])
+        self.room -= written
+        return written
+
+
 def test_a_disk_that_is_full_in_the_middle_of_a_message_keeps_what_came_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write, room = os.write, [600]
-
-    def write_while_there_is_room(file: int, data: bytes) -> int:
-        if not room[0]:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        written = write(file, memoryview(data)[: room[0]])
-        room[0] -= written
-        return written
-
     store = opened(tmp_path)
-    monkeypatch.setattr(os, "write", write_while_there_is_room)
+    SmallDisk(monkeypatch, room=600)
     for number in range(3):
         store.write(KEY, b"%d" % number * 300, source="test", capacity_bytes=100_000)
     assert values(store) == [b"0" * 300, b"1" * 300, b"2" * 300]
@@ -155,6 +167,62 @@ def test_a_disk_that_is_full_in_the_middle_of_a_message_keeps_what_came_before(
     (_, path) = sorted(tmp_path.glob("*.stream"))
     assert path.stat().st_size < 100
     store.close()
+
+
+async def test_streams_return_to_a_disk_that_has_room_again_with_all_that_they_retain(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(_streams, "LOG_RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(_stream_log, "RECOVERY_SLICE_BYTES", 1000)
+    caplog.set_level("WARNING")
+    disk = SmallDisk(monkeypatch, room=5000)
+    store = opened(tmp_path)
+    keeping = asyncio.create_task(store.keep_on_disk())
+    for number in range(100):
+        store.write(KEY, b"%03d" % number * 100, source="test", capacity_bytes=40_000)
+    place = (await store.read(KEY)).resume_token
+    assert store.is_log_failing
+    before = names(tmp_path)
+    await asyncio.sleep(0.1)  # some attempts, which leave nothing behind
+    assert names(tmp_path) == before
+    disk.room = 10_000_000
+    await eventually(lambda: not store.is_log_failing)
+    store.write(KEY, b"newest", source="test", capacity_bytes=40_000)
+    retained = values(store)
+    keeping.cancel()
+    store.close()
+    store = opened(tmp_path)
+    assert values(store) == retained
+    assert (await store.read(KEY, place)).value == retained[1]
+    store.close()
+    first, second = caplog.messages
+    assert "live in memory until it takes them again: [Errno 28]" in first
+    assert "are written to" in second
+
+
+async def test_readers_begin_anew_when_an_engine_is_killed_while_the_disk_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = opened(tmp_path)
+    store.write(KEY, b"on disk", source="test", capacity_bytes=100_000)
+    SmallDisk(monkeypatch, room=0)
+    for number in range(3):
+        store.write(KEY, b"%d" % number, source="test", capacity_bytes=100_000)
+    place = store.list_messages(KEY, page_size=1).messages[0].resume_token
+    monkeypatch.undo()
+    store = opened(tmp_path)  # the first one is not closed, so that it brings nothing to the disk
+    store.write(KEY, b"new", source="test", capacity_bytes=100_000)
+    assert (await store.read(KEY, place)).value == b"on disk"
+    store.close()
+
+
+def test_a_stop_brings_what_the_disk_lacks_to_it_if_it_can(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = opened(tmp_path)
+    disk = SmallDisk(monkeypatch, room=0)
+    store.write(KEY, b"late", source="test", capacity_bytes=100_000)
+    disk.room = 1000
+    store.close()
+    assert values(opened(tmp_path)) == [b"late"]
 
 
 def test_a_disk_that_takes_nothing_more_leaves_streams_in_memory(tmp_path: Path) -> None:

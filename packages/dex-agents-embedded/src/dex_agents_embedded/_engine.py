@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import logging
 import os
 import sqlite3
@@ -20,6 +19,7 @@ from ._authentication import Authentication, read_tokens
 from ._dispatch import Dispatch
 from ._index_types import IndexTypes
 from ._limits import MEBIBYTE, Limits
+from ._listening import allowed_host, listen
 from ._machine.budget import RunLimits
 from ._machine.run import Run
 from ._matching import Matching
@@ -37,7 +37,8 @@ from ._store.writer import Writer
 from ._stream_log import StreamLog
 from ._stream_servicer import StreamServicer
 from ._streams import StreamBackend, StreamStore
-from .errors import AddressError, CommitFailedError, EngineError
+from ._unreadable_requests import Registration
+from .errors import CommitFailedError, EngineError
 
 _HOT_RUNS: Final = 256
 STREAM_DIRECTORY: Final = "streams"
@@ -106,8 +107,14 @@ class EmbeddedEngine:
         stream_backend: StreamBackend = "memory",
         metrics_port: int | None = None,
     ) -> None:
-        if dispatch_wait_seconds < 0 or stop_grace_seconds < 0:
-            raise ValueError("dispatch_wait_seconds and stop_grace_seconds must not be negative")
+        for name, seconds in (
+            ("dispatch_wait_seconds", dispatch_wait_seconds),
+            ("stop_grace_seconds", stop_grace_seconds),
+        ):
+            if not seconds >= 0:
+                raise ValueError(f"{name} must not be negative, it is {seconds}")
+        if metrics_port is not None and not 0 <= metrics_port <= 65535:
+            raise ValueError(f"metrics_port must be 0 (any) to 65535, it is {metrics_port}")
         for name, size in (
             ("max_value_bytes", max_value_bytes),
             ("max_flow_state_bytes", max_flow_state_bytes),
@@ -138,7 +145,7 @@ class EmbeddedEngine:
         self._metrics_port = metrics_port
         self._metrics: MetricsServer | None = None
         self._streams: StreamStore | None = None
-        self._sweeping: asyncio.Task[None] | None = None
+        self._upkeep: list[asyncio.Task[None]] = []
         self._ending: asyncio.Task[None] | None = None
         self._ended = asyncio.Event()
 
@@ -170,7 +177,7 @@ class EmbeddedEngine:
         """
         if self._lock is not None or self._ended.is_set():
             raise RuntimeError("an engine is started once: make a new EmbeddedEngine")
-        host = _allowed_host(self._requested_address, has_token=self._token_file is not None)
+        host = allowed_host(self._requested_address, has_token=self._token_file is not None)
         tokens = () if self._token_file is None else read_tokens(self._token_file)
         make_directory(self._directory)
         self._lock = lock(self._directory)
@@ -234,16 +241,17 @@ class EmbeddedEngine:
             self._server = server = _new_server(tokens)
             flows = Flows(shell, Rpcs(shell, self._dispatch_wait), index_types, streams)
             add = cast(Any, dex_pb2_grpc)
-            add.add_FlowServiceServicer_to_server(flows, server)
-            add.add_WorkerTaskServiceServicer_to_server(WorkerTasks(self._matching), server)
+            add.add_FlowServiceServicer_to_server(flows, Registration(server))
+            add.add_WorkerTaskServiceServicer_to_server(WorkerTasks(self._matching), Registration(server))
             # The port is taken before anything is taken up, and answers only after.
-            port = _bind(server, self._requested_address)
+            port = listen(server.add_insecure_port, self._requested_address)
             self._metrics = self._serve_metrics(shell, self._writer, self._streams)
             recovered = await shell.recover()
         except sqlite3.Error as error:
             raise refusal(path, error) from error
         await server.start()
-        self._sweeping = asyncio.create_task(Retention(shell.runs, loader, self._writer).run())
+        retention = Retention(shell.runs, loader, self._writer)
+        self._upkeep = [asyncio.create_task(retention.run()), asyncio.create_task(self._streams.keep_on_disk())]
         self._address = f"{host}:{port}"
         facts = {"address": self._address, "data_file": str(path), "recovered_flows": recovered}
         _logger.info("engine on %s serves %s, %d Flows were at work", *facts.values(), extra=facts)
@@ -265,6 +273,7 @@ class EmbeddedEngine:
                 runs_in_memory=len(shell.runs),
                 streams_refused=streams.refused,
                 streams_trimmed=streams.trimmed,
+                is_stream_log_failing=streams.is_log_failing,
             )
 
         return MetricsServer(_METRICS_HOST, self._metrics_port, read)
@@ -301,9 +310,10 @@ class EmbeddedEngine:
             self._ended.set()
 
     async def _close_files(self) -> None:
-        if self._sweeping is not None:
-            self._sweeping.cancel()
-            await asyncio.wait([self._sweeping])
+        for task in self._upkeep:
+            task.cancel()
+        if self._upkeep:
+            await asyncio.wait(self._upkeep)
         if self._metrics is not None:
             await asyncio.to_thread(self._metrics.close)
         try:
@@ -333,41 +343,3 @@ def _new_server(tokens: tuple[str, ...]) -> Any:
             ("grpc.server.max_pending_requests_hard_limit", 200_000),
         ],
     )
-
-
-def _allowed_host(address: str, *, has_token: bool) -> str:
-    """Return the host of an address, in the form that a gRPC target has.
-
-    Raises:
-        AddressError: It is not `host:port`, or the host is not a loopback one and there is no token.
-    """
-    host, colon, port = address.rpartition(":")
-    if not colon or not port.isdecimal() or int(port) > 65535:
-        text = f"{address!r} is no address to listen on: write host:port, for example 127.0.0.1:0"
-        raise AddressError(text, "address_not_allowed")
-    if host != "localhost" and not has_token:
-        try:
-            is_loopback = ipaddress.ip_address(host.strip("[]")).is_loopback
-        except ValueError:
-            is_loopback = False
-        if not is_loopback:
-            text = (
-                f"the engine does not listen on {address!r} without a token file: everybody who reaches it could call "
-                "it. Use a loopback host (127.0.0.1, localhost, [::1]), or a token file"
-            )
-            raise AddressError(text, "address_not_allowed")
-    return host
-
-
-def _bind(server: Any, address: str) -> int:
-    try:
-        port: int = server.add_insecure_port(address)
-    except RuntimeError as error:
-        port = 0
-        cause: Exception | None = error
-    else:
-        cause = None
-    if not port:
-        text = f"{address} cannot be listened on, another program has it: stop that, or choose another port (0: any)"
-        raise AddressError(text, "address_in_use") from cause
-    return port

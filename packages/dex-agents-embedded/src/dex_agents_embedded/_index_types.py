@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from dex.dexpb import dex_pb2 as pb
 
+from ._names import unknown_index_type
 from ._store.statements import Operation, Statement
 from ._store.writer import Writer
 from ._wire_errors import invalid
@@ -23,8 +24,9 @@ class IndexTypes:
         self._types = dict(stored)
         self._writer = writer
 
-    def __contains__(self, key: str) -> bool:
-        return key in self._types
+    def type_of(self, key: str) -> pb.IndexType | None:
+        """Return the type of a key; None for one that nobody declared."""
+        return self._types.get(key)
 
     def keys(self) -> Iterable[str]:
         """Return the known keys."""
@@ -39,9 +41,13 @@ class IndexTypes:
         """Add keys.
 
         Raises:
-            WireError: A key is known with another type, so that what is stored under it could not be compared any more.
+            WireError: A type is none, or the key is known with another one, so that what is stored under it could not
+                be compared any more. Nothing was added then.
         """
         for key, kind in declared.items():
+            unknown = unknown_index_type(f"index key {key!r}", kind)
+            if unknown is not None:
+                raise invalid(unknown)
             known = self._types.get(key)
             if known is not None and known != kind:
                 names = pb.IndexType.Name(known), pb.IndexType.Name(kind)

@@ -14,7 +14,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from ._counters import DURATION_BOUNDS_SECONDS, Counters, Durations, QueueState
-from .errors import AddressError
+from ._listening import address_error
 
 _PATIENCE_SECONDS: Final = 5
 
@@ -29,6 +29,7 @@ class Reading:
     runs_in_memory: int
     streams_refused: int
     streams_trimmed: int
+    is_stream_log_failing: bool
 
 
 class MetricsServer:
@@ -43,7 +44,7 @@ class MetricsServer:
         port: The real port.
 
     Raises:
-        AddressError: The port is taken.
+        AddressError: It cannot be listened on.
     """
 
     def __init__(self, host: str, port: int, read: Callable[[], Reading]) -> None:
@@ -52,8 +53,7 @@ class MetricsServer:
         try:
             self._server, self._thread = start_http_server(port, host, registry)
         except OSError as error:
-            text = f"metrics cannot be served on {host}:{port} ({error.strerror}): choose another port (0: any)"
-            raise AddressError(text, "address_in_use") from error
+            raise address_error(f"{host}:{port} (for metrics)", error) from error
         self.port = self._server.server_port
 
     def close(self) -> None:
@@ -104,6 +104,11 @@ def _families(reading: Reading) -> Iterable[Metric]:
     dropped.add_metric(["refused"], reading.streams_refused)
     dropped.add_metric(["trimmed"], reading.streams_trimmed)
     yield dropped
+    yield GaugeMetricFamily(
+        "dex_engine_stream_file_failing",
+        "1 while the disk takes no Stream messages and they live in memory only",
+        value=int(reading.is_stream_log_failing),
+    )
 
 
 def _commit_seconds(commits: Durations) -> HistogramMetricFamily:

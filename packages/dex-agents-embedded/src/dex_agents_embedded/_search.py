@@ -1,11 +1,10 @@
-"""Finding Flows by a query: conditions on fields and indexed Attributes, joined by AND."""
+"""Finding Flows by a query on fields and indexed Attributes."""
 
 from __future__ import annotations
 
 import base64
 import binascii
-import re
-from collections.abc import Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
@@ -13,101 +12,38 @@ from dex.dexpb import dex_pb2 as pb
 
 from ._index_types import IndexTypes
 from ._limits import MEBIBYTE
+from ._query import Comparison, Condition, Operand, Operator, parse
+from ._store.index import words_of
 from ._store.loader import Loader
 from ._wire_errors import invalid
 
 DEFAULT_PAGE_SIZE: Final = 100
 LARGEST_PAGE_SIZE: Final = 1000
 _FULL_PAGE_BYTES: Final = MEBIBYTE
-_LARGEST_QUERY_CHARACTERS: Final = 4096
 
-_TOKEN = re.compile(
-    r"""\s*(?:
-        (?P<name>[A-Za-z_][\w.\-]*)|(?P<quoted>`[^`]+`)
-        |(?P<operator>!=|<>|<=|>=|=|<|>)
-        |(?P<number>-?\d+(?:\.\d+)?)
-        |'(?P<single>(?:[^'\\]|\\.|'')*)'|"(?P<double>(?:[^"\\]|\\.)*)"
-    )""",
-    re.VERBOSE,
-)
-_TEXT_FIELDS: Final = {"FlowType": "flow_type", "FlowId": "flow_id", "WorkflowId": "flow_id", "RunId": "run_id"}
+_TEXT_FIELDS: Final = {
+    "FlowType": "flow_type",
+    "WorkflowType": "flow_type",
+    "FlowId": "flow_id",
+    "WorkflowId": "flow_id",
+    "RunId": "run_id",
+}
 _STATUS_FIELDS: Final = frozenset({"FlowStatus", "ExecutionStatus"})
 _TIME_FIELDS: Final = {"StartTime": "started_at", "CloseTime": "closed_at"}
-_ORDERINGS: Final = frozenset({"<", "<=", ">", ">="})
 _STATUSES: Final = {
     name.removeprefix("FLOW_STATUS_").replace("_", "").lower(): number for name, number in pb.FlowStatus.items()
 }
+_EQUALITIES: Final = frozenset({"=", "!=", "IN"})
+_PREFIXES: Final = frozenset({"STARTS_WITH"})
+_ORDERINGS: Final = frozenset({"<", "<=", ">", ">=", "BETWEEN"})
+_NUMBERS: Final = frozenset({pb.INDEX_TYPE_INT, pb.INDEX_TYPE_DOUBLE})
 
 
-class Condition(NamedTuple):
-    """One comparison of a query.
+class _Clause(NamedTuple):
+    """A condition in SQL, made of fixed parts, and the values for its question marks."""
 
-    Attributes:
-        field: What is compared.
-        operator: How.
-        operand: With what.
-    """
-
-    field: str
-    operator: str
-    operand: str | float | bool
-
-
-def parse(query: str) -> list[Condition]:
-    """Return the conditions of a query, none for an empty one.
-
-    Raises:
-        WireError: The query is not a list of comparisons joined by AND.
-    """
-    if len(query) > _LARGEST_QUERY_CHARACTERS:
-        raise invalid(f"the query has {len(query)} characters, the limit is {_LARGEST_QUERY_CHARACTERS}")
-    tokens = list(_tokens(query))
-    conditions: list[Condition] = []
-    while tokens:
-        if conditions and tokens.pop(0) != ("name", "AND"):
-            raise _unclear(query, "conditions are joined by AND")
-        if len(tokens) < 3:
-            raise _unclear(query, "a condition is a field, an operator and a value")
-        (kind, field), (operator_kind, operator), (value_kind, value) = tokens[:3]
-        del tokens[:3]
-        if kind not in ("name", "quoted") or operator_kind != "operator":
-            raise _unclear(query, f"expected a field and an operator at {field!r}")
-        conditions.append(Condition(field, "!=" if operator == "<>" else operator, _operand(query, value_kind, value)))
-    return conditions
-
-
-def _tokens(query: str) -> Iterator[tuple[str, str]]:
-    position, end = 0, len(query.rstrip())
-    while position < end:
-        match = _TOKEN.match(query, position)
-        if match is None or match.lastgroup is None:
-            raise _unclear(query, f"cannot read {query[position : position + 20].strip()!r}")
-        kind, text = match.lastgroup, match.group(match.lastgroup)
-        position = match.end()
-        if kind == "name" and text.upper() == "AND":
-            yield "name", "AND"
-        elif kind == "quoted":
-            yield kind, text.strip("`")
-        elif kind in ("single", "double"):
-            # Two quotes stand for one only inside quotes of the same kind.
-            escapes = r"\\(.)|'(')" if kind == "single" else r"\\(.)"
-            yield "text", re.sub(escapes, lambda escape: escape[escape.lastindex or 0], text)
-        else:
-            yield kind, text
-
-
-def _operand(query: str, kind: str, text: str) -> str | float | bool:
-    if kind == "text":
-        return text
-    if kind == "number":
-        return float(text)
-    if kind == "name" and text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    raise _unclear(query, f"{text!r} is no value: quote it")
-
-
-def _unclear(query: str, why: str) -> Exception:
-    return invalid(f"the query {query!r} is not understood: {why}; OR, ORDER BY and functions are not supported")
+    sql: str
+    values: tuple[str | int | float, ...] = ()
 
 
 class Search:
@@ -127,16 +63,14 @@ class Search:
         if request.page_size < 0:
             raise invalid(f"page_size must not be negative, it is {request.page_size}")
         size = min(request.page_size or DEFAULT_PAGE_SIZE, LARGEST_PAGE_SIZE)
-        clauses: list[str] = []
-        parameters: list[str | int | float] = []
-        for condition in parse(request.query):
-            clause, values = self._clause(condition)
-            clauses.append(clause)
-            parameters.extend(values)
+        clauses: list[_Clause] = []
+        condition = parse(request.query)
+        if condition is not None:
+            clauses.append(self._clause(condition))
         if request.next_page_token:
-            clauses.append("run.run_key < ?")
-            parameters.append(_decode_token(request.next_page_token))
-        rows = list(self._loader.search(clauses, parameters, size + 1))
+            clauses.append(_Clause("run.run_key < ?", (_decode_token(request.next_page_token),)))
+        values = [value for clause in clauses for value in clause.values]
+        rows = list(self._loader.search([clause.sql for clause in clauses], values, size + 1))
         response = pb.SearchFlowsResponse()
         count = used = 0
         for row in rows[:size]:
@@ -159,29 +93,117 @@ class Search:
             entry.indexed_attributes.add(key=index_key).value.ParseFromString(value)
         return entry.ByteSize()
 
-    def _clause(self, condition: Condition) -> tuple[str, list[str | int | float]]:
-        """Return a condition as SQL made of fixed parts, and the values for its question marks."""
-        field, operator, operand = condition
-        if field in _TEXT_FIELDS or field in _STATUS_FIELDS:
-            if operator in _ORDERINGS or not isinstance(operand, str):
-                raise invalid(f"{field} is compared with = or != and a quoted text")
-            if field in _TEXT_FIELDS:
-                return f"{_TEXT_FIELDS[field]} {operator} ?", [operand]
-            return f"status {operator} ?", [_status(operand)]
+    def _clause(self, condition: Condition) -> _Clause:
+        if isinstance(condition, Comparison):
+            return self._comparison(condition)
+        parts = [self._clause(part) for part in condition.parts]
+        sql = f" {condition.word} ".join(part.sql for part in parts)
+        return _Clause(f"({sql})", tuple(value for part in parts for value in part.values))
+
+    def _comparison(self, comparison: Comparison) -> _Clause:
+        field = comparison.field
+        if field in _TEXT_FIELDS:
+            _require(comparison, _EQUALITIES | _PREFIXES, "=, !=, IN or STARTS_WITH")
+            return _compared(_TEXT_FIELDS[field], comparison, lambda operand: _text(field, operand))
+        if field in _STATUS_FIELDS:
+            _require(comparison, _EQUALITIES, "=, != or IN")
+            return _compared("status", comparison, lambda operand: _status(_text(field, operand)))
         if field in _TIME_FIELDS:
-            # An open Flow has 0 for its close time, which is no time to compare with.
-            column = _TIME_FIELDS[field]
-            return f"({column} > 0 AND {column} {operator} ?)", [_time(field, operand)]
-        if field not in self._index_types:
+            return _time_clause(_TIME_FIELDS[field], comparison)
+        kind = self._index_types.type_of(field)
+        if kind is None:
             known = ", ".join(sorted([*_TEXT_FIELDS, *_STATUS_FIELDS, *_TIME_FIELDS, *self._index_types.keys()]))
             raise invalid(f"{field!r} is no field and no indexed Attribute that a Worker declared; known: {known}")
-        column = "text"
-        if isinstance(operand, bool):
-            operand = "true" if operand else "false"
-        elif isinstance(operand, float):
-            column = "number"
-        matching = f"SELECT run_key FROM indexed_attribute WHERE index_key = ? AND {column} {operator} ?"  # noqa: S608 - fixed parts
-        return f"run.run_key IN ({matching})", [field, operand]
+        matching = "SELECT run_key FROM indexed_attribute WHERE index_key = ?"
+        if comparison.operator == "IS NULL":
+            return _Clause(f"run.run_key {'' if comparison.is_negated else 'NOT '}IN ({matching})", (field,))
+        clause = attribute_clause(kind, comparison)
+        return _Clause(f"run.run_key IN ({matching} AND {clause.sql})", (field, *clause.values))
+
+
+def _time_clause(column: str, comparison: Comparison) -> _Clause:
+    # An open Flow has 0 for its close time, which is no time to compare with.
+    if comparison.operator == "IS NULL":
+        return _Clause(f"{column} {'>' if comparison.is_negated else '='} 0")
+    _require(comparison, _EQUALITIES | _ORDERINGS, "=, !=, <, <=, >, >=, IN or BETWEEN")
+    clause = _compared(column, comparison, lambda operand: _time(comparison.field, operand))
+    return _Clause(f"({column} > 0 AND {clause.sql})", clause.values)
+
+
+def attribute_clause(kind: pb.IndexType, comparison: Comparison) -> _Clause:
+    """Return a comparison with an indexed Attribute of this type, on the columns of its row."""
+    field = comparison.field
+    if kind == pb.INDEX_TYPE_KEYWORD_ARRAY:
+        _require(comparison, _EQUALITIES, "=, != or IN, which look for one element")
+        is_negated = comparison.is_negated != (comparison.operator == "!=")
+        positive = comparison._replace(operator="IN", is_negated=False)
+        clause = _compared("element.value", positive, lambda operand: _text(field, operand))
+        elements = "json_each(CASE WHEN json_valid(text) THEN text ELSE '[]' END) AS element"
+        exists = f"EXISTS (SELECT 1 FROM {elements} WHERE {clause.sql})"  # noqa: S608 - fixed parts
+        return _Clause(f"NOT {exists}" if is_negated else exists, clause.values)
+    if kind == pb.INDEX_TYPE_TEXT:
+        _require(comparison, frozenset({"=", "!="}), "= or !=, which look for words")
+        return _words_clause(comparison)
+    if kind == pb.INDEX_TYPE_DATETIME:
+        _require(comparison, _EQUALITIES | _ORDERINGS, "=, !=, <, <=, >, >=, IN or BETWEEN")
+        by_time = _compared("number", comparison, lambda operand: _time(field, operand))
+        # Rows of an earlier version of this package have no number.
+        by_text = _compared("text", comparison, lambda operand: _text(field, operand))
+        return _Clause(f"({by_time.sql} OR (number IS NULL AND {by_text.sql}))", by_time.values + by_text.values)
+    numbers = [_number(operand) if kind in _NUMBERS else operand for operand in comparison.operands]
+    if all(isinstance(operand, float) for operand in numbers):
+        return _compared("number", comparison._replace(operands=tuple(numbers)), float)
+    return _compared("text", comparison, _as_text)
+
+
+def _words_clause(comparison: Comparison) -> _Clause:
+    text = _text(comparison.field, comparison.operands[0])
+    words = words_of(text)
+    has_all = " AND ".join(["instr(text, ?) > 0"] * len(words)) or "0"
+    # Rows of an earlier version of this package have the text itself.
+    sql = f"({has_all} OR text = ?)"
+    is_negated = comparison.operator == "!="
+    return _Clause(f"NOT {sql}" if is_negated else sql, (*(f" {word} " for word in words), text))
+
+
+def _compared(column: str, comparison: Comparison, value_of: Callable[[Operand], str | int | float]) -> _Clause:
+    """Return a column's comparison with the values that `value_of` makes of the operands."""
+    values = tuple(map(value_of, comparison.operands))
+    operator = comparison.operator
+    if operator == "IN":
+        sql = f"{column} IN ({', '.join('?' * len(values))})"
+    elif operator == "BETWEEN":
+        sql = f"{column} BETWEEN ? AND ?"
+    elif operator == "STARTS_WITH":
+        sql, values = f"substr({column}, 1, length(?)) = ?", values * 2
+    else:
+        sql = f"{column} {operator} ?"
+    return _Clause(f"NOT ({sql})" if comparison.is_negated else sql, values)
+
+
+def _require(comparison: Comparison, allowed: frozenset[Operator] | frozenset[str], how: str) -> None:
+    if comparison.operator not in allowed:
+        raise invalid(f"{comparison.field} is compared with {how}, not with {comparison.operator}")
+
+
+def _text(field: str, operand: Operand) -> str:
+    if not isinstance(operand, str):
+        raise invalid(f"{field} is compared with a quoted text, not with {operand}")
+    return operand
+
+
+def _as_text(operand: Operand) -> str:
+    if isinstance(operand, bool):
+        return "true" if operand else "false"
+    return str(operand)
+
+
+def _number(operand: Operand) -> Operand:
+    """Return the number that a quoted one stands for."""
+    try:
+        return float(operand) if isinstance(operand, str) else operand
+    except ValueError:
+        return operand
 
 
 def _status(text: str) -> int:
@@ -191,7 +213,7 @@ def _status(text: str) -> int:
     return _STATUSES[name]
 
 
-def _time(field: str, operand: str | float | bool) -> float:
+def _time(field: str, operand: Operand) -> float:
     if not isinstance(operand, str):
         raise invalid(f"{field} is compared with a quoted ISO 8601 time")
     try:

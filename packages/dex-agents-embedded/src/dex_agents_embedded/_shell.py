@@ -28,7 +28,7 @@ from ._machine.delta import AttributeChange
 from ._machine.phase import Phase
 from ._machine.run import Parent, Run
 from ._machine.step import StepExecution
-from ._names import unusable_step_type
+from ._names import unusable_index, unusable_step_type
 from ._requests import Requests
 from ._store.loader import Loader
 from ._store.rows import delta_rows, run_row
@@ -404,13 +404,15 @@ class Shell:
         excess = hot.run.over_budget(growth(response))
         if excess is not None:
             return Failed(failures.Failure(excess, failures.STATE_TOO_LARGE, is_final=True))
+        unusable = unusable_index(response.upsert_attributes)
+        if unusable is None and isinstance(response, pb.InvokeExecuteMethodResponse):
+            unusable = unusable_step_type(response.step_decision)
+        if unusable is not None:
+            return Failed(failures.Failure(unusable, failures.INVALID_RESULT, is_final=True))
         if isinstance(response, pb.InvokeWaitForMethodResponse):
             commands.wait_for_result(hot.run, attempt.step_id, attempt.number, response, now)
             self._sub_flows.start_all(hot, attempt.step_id, response.waiting_condition)
         elif isinstance(response, pb.InvokeExecuteMethodResponse):
-            unusable = unusable_step_type(response.step_decision)
-            if unusable is not None:
-                return Failed(failures.Failure(unusable, failures.INVALID_RESULT, is_final=True))
             commands.execute_result(hot.run, attempt.step_id, attempt.number, response, now)
         return outcome
 

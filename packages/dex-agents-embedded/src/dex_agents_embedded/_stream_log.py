@@ -3,6 +3,10 @@
 Messages are appended to segment files without an fsync: what was written survives the end of the process, not that of
 the machine. A segment goes when none of its messages is retained any more. When the segments hold much more than what
 is retained, the oldest one is emptied by appending its retained messages again, so that the disk stays bounded.
+
+A disk that takes no more (it is full, or read-only) is tried again now and then. Until it takes messages again, what it
+lacks is kept in memory; as long as it lacks anything there is no epoch on it, since the numbers of the missing messages
+would be given again after a crash.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ import secrets
 import struct
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -22,6 +27,9 @@ SLACK_BYTES: Final = 16 * 1024 * 1024
 """The segments may hold this much, and twice what is retained."""
 
 EPOCH_BYTES: Final = 8
+
+RECOVERY_SLICE_BYTES: Final = 1024 * 1024
+"""What one call of `recover` writes at most, a few milliseconds of the event loop; and one message."""
 
 _HEAD: Final = struct.Struct(">II")  # CRC-32 and length of what follows
 _MESSAGE: Final = 1
@@ -70,7 +78,7 @@ class StreamLog:
     Attributes:
         epoch: Names this memory of Streams in tokens; the same after a restart that lost nothing.
         last_sequence: The largest number that a message has had.
-        failure: Why nothing is written any more; None while all is well. Streams then live in memory only.
+        failure: Why nothing is written at present; None while all is well. Streams then live in memory only.
 
     Raises:
         OSError: The directory cannot be used.
@@ -85,7 +93,12 @@ class StreamLog:
         self._places: dict[int, tuple[_Segment, int]] = {}
         self._retained_bytes = 0
         self._has_lost_messages = False
+        self._is_closed = False
+        # What the disk lacks while it fails: messages, and up to where the Streams of a Flow type were trimmed.
+        self._unwritten: dict[int, StoredMessage] = {}
+        self._untrimmed: dict[tuple[str, str], int] = {}
         self._messages = self._read()
+        self._newest = max(self._segments, default=0)
         self.epoch = self._read_epoch()
         self._file = -1
         self._current = self._begin_segment()
@@ -98,27 +111,70 @@ class StreamLog:
     def append(self, message: StoredMessage) -> None:
         """Keep one message."""
         self.last_sequence = max(self.last_sequence, message.sequence)
-        names = (message.flow_type, message.stream_name, message.flow_id, message.source)
-        record = _record(
-            _MESSAGE, message.sequence, message.created_at, *(name.encode() for name in names), message.value
-        )
-        if self._write(record):
-            self._retain(message.sequence, self._current, len(record))
+        if self._is_closed:
+            return
+        if self.failure is None:
+            try:
+                self._append_message(message)
+                return
+            except OSError as error:
+                self._fail(error)
+        self._unwritten[message.sequence] = message
 
     def trim(self, flow_type: str, stream_name: str, dropped: list[int]) -> None:
         """Forget messages of one Stream of one Flow type, which are its oldest."""
-        if not dropped:
+        if self._is_closed or not dropped:
             return
-        self._write(_record(_TRIM, dropped[-1], 0.0, flow_type.encode(), stream_name.encode(), b"", b"", b""))
+        self._untrimmed[flow_type, stream_name] = dropped[-1]
+        if self.failure is None:
+            try:
+                self._append_trims()
+                self._untrimmed.clear()
+            except OSError as error:
+                self._fail(error)
         for sequence in dropped:
+            self._unwritten.pop(sequence, None)
             self._release(sequence)
         self._clean()
 
+    def recover(self) -> bool:
+        """Try the disk again after a failure and write a part of what it lacks.
+
+        Returns:
+            Whether there is more to write; otherwise all is well, or the disk takes nothing yet.
+        """
+        if self.failure is None or self._is_closed:
+            return False
+        newest = self._newest
+        try:
+            if self._file < 0:
+                self._current = self._begin_segment()
+            written = 0
+            for message in list(self._unwritten.values()):
+                if written >= RECOVERY_SLICE_BYTES:
+                    return True
+                written += self._append_message(message)
+                del self._unwritten[message.sequence]
+            self._append_trims()
+            self._write_epoch()
+        except OSError as error:
+            self._set_aside(error)
+            with suppress(OSError):  # the disk fails anyway; the next start looks through what is left
+                # Each attempt begins a segment; one that kept nothing is not left behind.
+                self._delete_unretained(after=newest)
+            return False
+        self.failure = None
+        self._untrimmed.clear()
+        _logger.warning("Streams are written to %s again; it has all that they retain", self._directory)
+        self._clean()
+        return False
+
     def close(self) -> None:
-        """Close the file."""
-        if self._file >= 0:
-            os.close(self._file)
-            self._file = -1
+        """Close the file; a disk that failed gets a last chance before."""
+        while self.recover():
+            pass
+        self._is_closed = True
+        self._close_file()
 
     @property
     def size(self) -> int:
@@ -138,46 +194,82 @@ class StreamLog:
             segment.retained -= 1
             self._retained_bytes -= size
 
-    def _write(self, record: bytes) -> bool:
-        if self.failure is not None or self._file < 0:
-            return False
+    def _fail(self, error: OSError) -> None:
+        self._set_aside(error)
         try:
-            if self._current.size + len(record) > SEGMENT_BYTES:
-                os.close(self._file)
-                self._current = self._begin_segment()
-            _append(self._file, self._current.size, record)
-        except OSError as error:
-            self.failure = error
-            _logger.error(
-                "Streams cannot be written to %s any more and live in memory only: %s", self._directory, error
-            )
-            return False
+            # Also on a full disk, this works.
+            self._epoch_path.unlink(missing_ok=True)
+        except OSError as refused:
+            _logger.debug("%s stays: %s", self._epoch_path, refused)
+        _logger.error(
+            "Streams cannot be written to %s and live in memory until it takes them again: %s", self._directory, error
+        )
+
+    def _set_aside(self, error: OSError) -> None:
+        self.failure = error
+        self._close_file()
+
+    def _close_file(self) -> None:
+        file, self._file = self._file, -1
+        if file >= 0:
+            os.close(file)
+
+    def _append_message(self, message: StoredMessage) -> int:
+        names = (message.flow_type, message.stream_name, message.flow_id, message.source)
+        record = _record(
+            _MESSAGE, message.sequence, message.created_at, *(name.encode() for name in names), message.value
+        )
+        self._append(record)
+        self._retain(message.sequence, self._current, len(record))
+        return len(record)
+
+    def _append_trims(self) -> None:
+        for (flow_type, stream_name), sequence in self._untrimmed.items():
+            self._append(_trim_record(sequence, flow_type, stream_name))
+
+    def _append(self, record: bytes) -> None:
+        if self._current.size + len(record) > SEGMENT_BYTES:
+            self._close_file()
+            self._current = self._begin_segment()
+        _append(self._file, self._current.size, record)
         self._current.size += len(record)
-        return True
 
     def _begin_segment(self) -> _Segment:
-        number = max(self._segments, default=0) + 1
+        # Never the same number twice: what an attempt that failed left behind may lie there.
+        number = self._newest = self._newest + 1
         path = self._directory / f"{number:012}.stream"
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        segment = self._segments[number] = _Segment(path)
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
         # So that numbers go on even when every message and every other segment is gone.
-        head = _record(_TRIM, self.last_sequence, 0.0, b"", b"", b"", b"", b"")
-        _append(self._file, 0, head)
-        segment.size = len(head)
+        head = _trim_record(self.last_sequence, "", "")
+        try:
+            _append(file, 0, head)
+        except OSError:
+            os.close(file)
+            path.unlink(missing_ok=True)
+            raise
+        self._file = file
+        segment = self._segments[number] = _Segment(path, len(head))
         return segment
 
     def _clean(self) -> None:
         """Delete segments without retained messages; empty the oldest one when the segments hold too much."""
         if self.failure is not None:
             return
-        if self.size > 2 * self._retained_bytes + SLACK_BYTES:
-            oldest = next(iter(self._segments.values()))
-            if oldest is not self._current:
-                kept = [message for _, message in _messages(oldest.path) if self._is_in(message.sequence, oldest)]
-                for message in kept:
-                    self.append(message)
+        try:
+            if self.size > 2 * self._retained_bytes + SLACK_BYTES:
+                oldest = next(iter(self._segments.values()))
+                if oldest is not self._current:
+                    kept = [message for _, message in _messages(oldest.path) if self._is_in(message.sequence, oldest)]
+                    for message in kept:
+                        self._append_message(message)
+            self._delete_unretained()
+        except OSError as error:
+            self._fail(error)
+
+    def _delete_unretained(self, after: int = 0) -> None:
         for number, segment in list(self._segments.items()):
-            if not segment.retained and segment is not self._current:
+            is_current = segment is self._current and self._file >= 0
+            if number > after and not segment.retained and not is_current:
                 segment.path.unlink(missing_ok=True)
                 del self._segments[number]
 
@@ -185,15 +277,22 @@ class StreamLog:
         place = self._places.get(sequence)
         return place is not None and place[0] is segment
 
+    @property
+    def _epoch_path(self) -> Path:
+        return self._directory / "epoch"
+
     def _read_epoch(self) -> bytes:
-        path = self._directory / "epoch"
         # Numbers of lost messages are given again: a reader's place among them must not hold for the new ones.
-        is_same = not self._has_lost_messages and path.exists()
-        if is_same and len(epoch := path.read_bytes()) == EPOCH_BYTES:
-            return epoch
-        epoch = secrets.token_bytes(EPOCH_BYTES)
-        path.write_bytes(epoch)
-        return epoch
+        if not self._has_lost_messages and self._epoch_path.exists():
+            epoch = self._epoch_path.read_bytes()
+            if len(epoch) == EPOCH_BYTES:
+                return epoch
+        self.epoch = secrets.token_bytes(EPOCH_BYTES)
+        self._write_epoch()
+        return self.epoch
+
+    def _write_epoch(self) -> None:
+        self._epoch_path.write_bytes(self.epoch)
 
     def _read(self) -> dict[int, StoredMessage]:
         messages: dict[int, StoredMessage] = {}
@@ -238,6 +337,10 @@ def _append(file: int, size: int, record: bytes) -> None:
     except OSError:
         os.ftruncate(file, size)
         raise
+
+
+def _trim_record(sequence: int, flow_type: str, stream_name: str) -> bytes:
+    return _record(_TRIM, sequence, 0.0, flow_type.encode(), stream_name.encode(), b"", b"", b"")
 
 
 def _record(kind: int, sequence: int, created_at: float, *fields: bytes) -> bytes:

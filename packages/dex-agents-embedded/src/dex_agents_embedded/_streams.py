@@ -40,6 +40,8 @@ MAX_PAGE_SIZE: Final = 1000
 MAX_WAIT_SECONDS: Final = 60
 # Clients accept gRPC messages of at most 4 MiB, and a full page of large messages would be 100 MiB.
 MAX_PAGE_BYTES: Final = 3 * 1024 * 1024
+LOG_RETRY_SECONDS: Final = 5
+"""How long after a failure of the log's disk, and after each further one, it is tried again."""
 # Tenths of the capacity: from here on the oldest messages go, until this much is left.
 _TRIM_FROM_TENTHS: Final = 9
 _TRIM_TO_TENTHS: Final = 8
@@ -191,6 +193,11 @@ class StreamStore:
                 scope.append(_Entry(message.sequence, message.flow_id, message.value, message.source, created))
 
     @property
+    def is_log_failing(self) -> bool:
+        """Whether the log's disk takes no messages at present, so that Streams live in memory only."""
+        return self._log is not None and self._log.failure is not None
+
+    @property
     def instance_count(self) -> int:
         """Number of Stream instances held in memory: those with messages or with waiting readers."""
         return sum(len(scope.instances) for scope in self._scopes.values())
@@ -332,6 +339,11 @@ class StreamStore:
             messages=tuple(self._message(key, entry) for entry in page),
             next_page_token=self._tokens.encode(key, page[-1].sequence) if has_older else "",
         )
+
+    async def keep_on_disk(self) -> None:
+        """Bring a log whose disk failed back to work once it can; runs until it is cancelled."""
+        while self._log is not None:  # noqa: ASYNC110 - a disk does not tell when it has room again
+            await asyncio.sleep(0 if self._log.recover() else LOG_RETRY_SECONDS)
 
     def close(self) -> None:
         """Refuse everything from now on and end the reads that wait."""

@@ -14,7 +14,16 @@ Each class has `reason`, a stable word for programs; the text names the file or 
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, TypeAlias
+
+AddressReason: TypeAlias = Literal[
+    "address_in_use",
+    "address_denied",
+    "address_not_available",
+    "host_unknown",
+    "address_not_allowed",
+    "address_unusable",
+]
 
 
 class EngineError(Exception):
@@ -43,10 +52,11 @@ class DataFileError(EngineError):
 
     Attributes:
         reason: `unreadable` for a damaged file or one that is not an engine's, `newer` for one that a newer version
-            wrote, `not_writable` when the disk is full or read-only.
+            wrote, `not_writable` when the disk is full or read-only, `not_accessible` for a file that may be whole but
+            cannot be opened for reading.
     """
 
-    def __init__(self, text: str, reason: Literal["unreadable", "newer", "not_writable"]) -> None:
+    def __init__(self, text: str, reason: Literal["unreadable", "newer", "not_writable", "not_accessible"]) -> None:
         super().__init__(text, reason)
 
 
@@ -54,11 +64,13 @@ class AddressError(EngineError):
     """The engine cannot listen on the address.
 
     Attributes:
-        reason: `address_in_use` when the port is taken, `address_not_allowed` for an address that is malformed, or not
-            a loopback one without a token file.
+        reason: `address_in_use` when the port is taken, `address_denied` when this user may not take it,
+            `address_not_available` when the machine has no such address, `host_unknown` when the host's name has no
+            address, `address_not_allowed` for an address that is malformed, or not a loopback one without a token file,
+            `address_unusable` for whatever else the system has against it.
     """
 
-    def __init__(self, text: str, reason: Literal["address_in_use", "address_not_allowed"]) -> None:
+    def __init__(self, text: str, reason: AddressReason) -> None:
         super().__init__(text, reason)
 
 

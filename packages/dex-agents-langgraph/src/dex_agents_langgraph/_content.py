@@ -10,7 +10,7 @@ from pydantic import BaseModel, JsonValue
 from pydantic_core import to_jsonable_python
 
 from dex_agents.errors import TurnFailedError
-from dex_agents.messages import Block, CallBlock, MediaBlock, ReasoningBlock, ResultBlock, TextBlock
+from dex_agents.messages import Block, CallBlock, MediaBlock, Message, ReasoningBlock, ResultBlock, TextBlock
 
 _KINDS: Final = ("image", "audio", "video")
 
@@ -57,6 +57,24 @@ def _to_content_block(block: Block) -> dict[str, str]:
 
 def from_ai_message(message: AIMessage, owner: str) -> Iterator[Block]:
     """Iterate over what a model said, as blocks of the log."""
+    yield from _from_content(message, owner)
+    for call in message.tool_calls:
+        yield CallBlock(owner=owner, call_id=call["id"] or "", name=call["name"], arguments=as_json(call["args"]))
+    for call in message.invalid_tool_calls:
+        yield CallBlock(owner=owner, call_id=call["id"] or "", name=call["name"] or "", arguments=call["args"] or "")
+
+
+def to_log(message: BaseMessage) -> Message:
+    """Write a message of the root graph as the log would."""
+    if isinstance(message, AIMessage):
+        return Message(role="assistant", author=message.name or "", blocks=tuple(from_ai_message(message, "")))
+    if isinstance(message, ToolMessage):
+        return Message(role="tool", blocks=(from_tool_message(message, ""),))
+    role = "user" if isinstance(message, HumanMessage) else "note"
+    return Message(role=role, blocks=tuple(_from_content(message, "")))
+
+
+def _from_content(message: BaseMessage, owner: str) -> Iterator[Block]:
     for block in cast("list[dict[str, Any]]", message.content_blocks):
         kind = block["type"]
         if kind == "text" and block.get("text"):
@@ -77,10 +95,6 @@ def from_ai_message(message: AIMessage, owner: str) -> Iterator[Block]:
             status = "error" if block.get("status") == "error" else "ok"
             text = as_text(block.get("output"))
             yield ResultBlock(owner=owner, call_id=block["tool_call_id"], status=status, text=text)
-    for call in message.tool_calls:
-        yield CallBlock(owner=owner, call_id=call["id"] or "", name=call["name"], arguments=as_json(call["args"]))
-    for call in message.invalid_tool_calls:
-        yield CallBlock(owner=owner, call_id=call["id"] or "", name=call["name"] or "", arguments=call["args"] or "")
 
 
 def from_tool_message(message: ToolMessage, owner: str) -> ResultBlock:

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Collection, Sequence
 
+from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import RunnableConfig
 
 from dex_agents import AgentSessionFlow, AgentSessionOptions, ToolPolicies
@@ -30,6 +31,7 @@ def session_flow(
     allowed_types: Sequence[type] = (),
     streaming: bool = True,
     segment_seconds: float = 300,
+    summary_model: BaseChatModel | str | None = None,
     options: AgentSessionOptions | None = None,
     reconcilers: Reconcilers | None = None,
     settings_resolver: SettingsResolver | None = None,
@@ -49,6 +51,7 @@ def session_flow(
         allowed_types: As for `LangGraphRunner`.
         streaming: As for `LangGraphRunner`.
         segment_seconds: As for `LangGraphRunner`.
+        summary_model: As for `LangGraphRunner`.
         options: The application's choices about sessions; None for the defaults.
         reconcilers: Find out, by the tool's name, what became of a call whose outcome is unknown.
         settings_resolver: Makes a model, instructions and a reasoning effort of a session's settings, for a
@@ -56,7 +59,8 @@ def session_flow(
 
     Raises:
         ConfigurationError: Neither the graph nor the call gives a name, or no Flow can have it; or there is a
-            `settings_resolver` and nothing that would use what it makes.
+            `settings_resolver` and nothing that would use what it makes; or the options ask for a compaction that the
+            graph cannot have.
     """
     if settings_resolver is not None and not callable(agent) and context is None:
         raise ConfigurationError(
@@ -73,7 +77,11 @@ def session_flow(
         allowed_types=allowed_types,
         streaming=streaming,
         segment_seconds=segment_seconds,
+        summary_model=summary_model,
     )
+    refusal = None if options is None or options.compaction is None else runner.compaction_refusal()
+    if refusal is not None:
+        raise ConfigurationError(f"compaction is on, but {refusal}")
     flow_name = runner.graph_name if name is None else name
     if name is None and (not flow_name or flow_name == _UNNAMED):
         raise ConfigurationError(

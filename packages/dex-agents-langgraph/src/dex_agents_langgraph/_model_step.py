@@ -2,15 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, Final, cast
 
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import BaseMessage, HumanMessage
 from langgraph.types import Command, StateSnapshot
 from pydantic import JsonValue
 
 from dex_agents.errors import StateNotReadableError, TurnFailedError
 from dex_agents.messages import Message
-from dex_agents.runner import BatchSettled, Finished, FrameworkState
+from dex_agents.runner import BatchSettled, Finished, FrameworkState, StepContext
 from dex_agents.tools import SettledCall, ToolRequest
 from dex_agents_langgraph._content import as_json, as_text, to_human_message
 from dex_agents_langgraph._graphs import CallKey, CallOutput, DeferredCall, tool_nodes
@@ -20,8 +20,21 @@ from dex_agents_langgraph._runs import BuiltGraph
 from dex_agents_langgraph._saver import Namespaces, SnapshotSaver, first_task, is_bound_to_task
 from dex_agents_langgraph._state import AskedInterrupt, CallPlace, TurnState, state_unreadable
 
+MESSAGES: Final = "messages"
+"""The channel of a conversation: LangGraph's own name for it."""
+
 _RESPONSE = "structured_response"
-_MESSAGES = "messages"
+_USER_SUFFIX = "-user"
+
+
+def user_message_id(step: StepContext) -> str:
+    """Return the id of the message with which a turn begins."""
+    return f"{step.turn_id}{_USER_SUFFIX}"
+
+
+def is_user_message(message: BaseMessage) -> bool:
+    """Whether a turn begins with a message."""
+    return isinstance(message, HumanMessage) and (message.id or "").endswith(_USER_SUFFIX)
 
 
 def load_saver(state: FrameworkState | None, namespaces: Namespaces, built: BuiltGraph) -> SnapshotSaver:
@@ -131,9 +144,9 @@ def finished(values: Any, graph: Graph) -> Finished:
     output: JsonValue = None
     if held.get(_RESPONSE) is not None:
         output = as_json(held[_RESPONSE])
-    elif _MESSAGES not in held:
+    elif MESSAGES not in held:
         output = as_json(_shown_output(values, graph))
-    messages = cast("list[object]", held.get(_MESSAGES) or [])
+    messages = cast("list[object]", held.get(MESSAGES) or [])
     last = messages[-1] if messages else None
     text = str(last.text) if isinstance(last, BaseMessage) else ""
     return Finished(text=text or ("" if output is None else as_text(output)), output=output)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
+from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.types import StateSnapshot
@@ -12,7 +13,6 @@ from dex_agents.runner import (
     Again,
     BatchSettled,
     CallToolRequest,
-    CannotCompactNow,
     Closed,
     CloseTurnRequest,
     CompactOutcome,
@@ -27,6 +27,7 @@ from dex_agents.runner import (
 )
 from dex_agents.tools import SettledCall, ToolOutcome, ToolPolicies
 from dex_agents_langgraph._closing import close_batch
+from dex_agents_langgraph._compaction import Compactor
 from dex_agents_langgraph._content import to_human_message
 from dex_agents_langgraph._events import UsageCounter
 from dex_agents_langgraph._graphs import Batch, is_deferral, stop_at_calls
@@ -39,6 +40,7 @@ from dex_agents_langgraph._model_step import (
     remaining_steps,
     resume_input,
     steer,
+    user_message_id,
     without_finished,
 )
 from dex_agents_langgraph._private import DISTRIBUTION, Graph, installed_version
@@ -53,6 +55,7 @@ from dex_agents_langgraph._runs import (
     translate_failures,
 )
 from dex_agents_langgraph._state import FORMAT, AskedInterrupt, SessionState, TurnState, read_state, write_state
+from dex_agents_langgraph._summary_model import named_model
 from dex_agents_langgraph._tool_call import run_one_call
 from dex_agents_langgraph._tools import to_output, to_requests, usage_of
 
@@ -79,6 +82,7 @@ class LangGraphRunner:
         allowed_types: Sequence[type] = (),
         streaming: bool = True,
         segment_seconds: float = 300,
+        summary_model: BaseChatModel | str | None = None,
     ) -> None:
         """Take an agent as it is.
 
@@ -97,6 +101,12 @@ class LangGraphRunner:
                 costs is known only when the provider tells it in streams.
             segment_seconds: After so many seconds a RunModel Step is recorded at the next superstep and goes on in
                 another Step. Needs LangGraph 1.2. The default, 5 minutes, is a third of what one Step may take.
+            summary_model: Writes the summaries of sessions with compaction: a chat model, or a name as for LangChain's
+                `init_chat_model`. None takes the first model that is found in the graph's nodes.
+
+        Raises:
+            ConfigurationError: An argument is not of its type.
+            ImportError: The package of the named model's provider is not installed.
         """
         check_callables(context=context, graph_input=graph_input)
         self._policies = check_policies(tools)
@@ -110,11 +120,20 @@ class LangGraphRunner:
             streaming=streaming,
             segment_seconds=segment_seconds,
         )
+        self._compactor = Compactor(
+            runs=self._runs,
+            model=named_model("summary_model", summary_model),
+            has_own_input=graph_input is not None,
+        )
 
     @property
     def graph_name(self) -> str:
         """The name that the graph was compiled with, by the default settings."""
         return self._runs.build({}).graph.name or ""
+
+    def compaction_refusal(self) -> str | None:
+        """Say why histories of the graph cannot be compacted; None when they can; by the default settings."""
+        return self._compactor.refusal(self._runs.build({}))
 
     def report(self) -> Placement:
         """Say which tools are Steps of their own, which run inside RunModel, and why; by the default settings."""
@@ -127,7 +146,7 @@ class LangGraphRunner:
             framework_version=installed_version(),
             reads_formats=(FORMAT,),
             supports_steering=True,
-            supports_compaction=False,
+            supports_compaction=self.compaction_refusal() is None,
             tools=self.report().tools,
             policy_names=tuple(self._policies),
         )
@@ -153,7 +172,7 @@ class LangGraphRunner:
             saver.forget(built.turn_values)
             # As LangGraph counts: one superstep for the input, and the limit from there.
             turn = TurnState(last_step=saver.newest_step() + 2 + built.recursion_limit)
-            message_id = f"{request.step.turn_id}-user"
+            message_id = user_message_id(request.step)
             message = to_human_message(request.input.content, message_id=message_id, note=request.input.note)
             run_input = self._input(message)
         else:
@@ -227,7 +246,13 @@ class LangGraphRunner:
         return Closed(state=write_state(SessionState(namespaces=namespaces)))
 
     async def compact(self, request: CompactRequest) -> CompactOutcome:
-        """Refuse: this release does not shorten histories."""
-        return CannotCompactNow(
-            reason="the LangGraph adapter does not compact yet: give the agent a SummarizationMiddleware instead"
-        )
+        """Replace the older messages of the root graph by a summary that a model writes.
+
+        Raises:
+            TurnFailedError: The provider refuses the request, whatever is tried.
+            StateNotReadableError: The state was written by another version.
+        """
+        state = read_state(request.state)
+        built = self._runs.build(settings_of(request.step))
+        with translate_failures():
+            return await self._compactor.compact(built, state, request)

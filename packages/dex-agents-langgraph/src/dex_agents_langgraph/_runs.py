@@ -122,6 +122,16 @@ class GraphRuns:
         """Return the config that names the thread."""
         return {"configurable": {"thread_id": step.session_id}}
 
+    def config_for(self, step: StepContext) -> RunnableConfig:
+        """Return LangChain's config for what a Step runs."""
+        return merge_configs(
+            self.config,
+            {
+                "configurable": {**_configurable_setting(step), "thread_id": step.session_id},
+                "metadata": {"session_id": step.session_id, "turn_id": step.turn_id},
+            },
+        )
+
     def _stream_modes(self, *, inside_tool: bool) -> list[str]:
         if not self.streaming:
             return ["custom"]
@@ -156,15 +166,7 @@ class GraphRuns:
         control = make_run_control() if call_id is None else None
         if control is not None:
             options["control"] = control
-        config = merge_configs(
-            self.config,
-            {
-                "configurable": {**_configurable_setting(step), "thread_id": step.session_id},
-                "metadata": {"session_id": step.session_id, "turn_id": step.turn_id},
-                "callbacks": [usage],
-                "recursion_limit": recursion_limit,
-            },
-        )
+        config = merge_configs(self.config_for(step), {"callbacks": [usage], "recursion_limit": recursion_limit})
         async with open_for_step(self.context, step) as context, AsyncExitStack() as stack:
             if context is not None:
                 options["context"] = context

@@ -150,6 +150,23 @@ class SnapshotSaver(BaseCheckpointSaver[int]):
         newest = self.newest(namespace)
         return -2 if newest is None else cast("int", newest.metadata.get("step", -2))
 
+    def inner_checkpoints(self) -> Iterator[StoredCheckpoint]:
+        """Iterate over the checkpoints of the graphs inside the root graph."""
+        for namespace, checkpoints in self.stored.items():
+            if namespace:
+                yield from checkpoints.values()
+
+    def overwrite(self, channel: str, value: Any) -> None:
+        """Replace a channel's value in the root graph's newest checkpoint; no node is triggered by it.
+
+        Raises:
+            RuntimeError: There is no checkpoint.
+        """
+        newest = self.newest("")
+        if newest is None:
+            raise RuntimeError("the state has no checkpoint whose value could be replaced")
+        newest.values[channel] = self._codec.encode(value, f"the channel {channel!r} of the graph's state")
+
     def forget(self, channels: Mapping[tuple[str, ...], Collection[str]]) -> None:
         """Empty channels that hold their value for one turn only.
 

@@ -6,6 +6,7 @@ from typing import Any, cast
 from langgraph.prebuilt.tool_node import ToolNode
 from langgraph.pregel import Pregel
 
+from dex_agents_langgraph._functions import closure_of, functions_of
 from dex_agents_langgraph._graphs import graphs_by_path
 from dex_agents_langgraph._private import Graph, schema_types
 
@@ -33,12 +34,8 @@ def _response_types(runnable: object) -> Iterator[type]:
     `create_agent` keeps the response format in the closure of its model node and in no schema. Where it is not found, a
     structured response fails its turn with an error that names `allowed_types`.
     """
-    for function in (getattr(runnable, "afunc", None), getattr(runnable, "func", None)):
-        for cell in getattr(function, "__closure__", None) or ():
-            try:
-                held = cell.cell_contents
-            except ValueError:  # not assigned yet
-                continue
+    for function in functions_of(runnable):
+        for held in closure_of(function):
             yield from _types_of_formats(held)
 
 

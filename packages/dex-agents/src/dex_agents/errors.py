@@ -242,7 +242,8 @@ class EngineStartError(DexAgentsError):
     """The embedded engine cannot start.
 
     Attributes:
-        reason: `in_use`, `unreadable`, `newer`, `address_in_use`, `address_not_allowed`, or another word of the engine.
+        reason: `in_use`, `unreadable`, `newer`, `not_writable`, `address_in_use`, `address_denied`,
+            `address_not_available`, `address_not_allowed`, `host_unknown`, or another word of the engine.
     """
 
     def __init__(self, message: str, *, reason: str) -> None:

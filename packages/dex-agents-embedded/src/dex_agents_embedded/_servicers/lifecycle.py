@@ -14,6 +14,7 @@ from dex_agents_embedded._limits import attribute_values, first_oversized
 from dex_agents_embedded._machine import commands
 from dex_agents_embedded._machine.refusal import RefusedError
 from dex_agents_embedded._machine.run import Run
+from dex_agents_embedded._names import unusable_index
 from dex_agents_embedded._shell import Shell
 from dex_agents_embedded._sub_flows import flow_result
 from dex_agents_embedded._wire_errors import already_started, invalid, long_poll_ended, refused
@@ -126,8 +127,9 @@ class Lifecycle:
             [("the input", request.step_input), *attribute_values(options.attributes)],
             self._shell.limits.run.value_bytes,
         )
-        if oversized is not None:
-            raise invalid(oversized)
+        problem = oversized or unusable_index(options.attributes)
+        if problem is not None:
+            raise invalid(problem)
         self._index_initial_attributes(options)
 
     def _index_initial_attributes(self, options: pb.FlowStartOptions) -> None:

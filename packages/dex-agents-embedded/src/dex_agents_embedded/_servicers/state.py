@@ -15,6 +15,7 @@ from dex_agents_embedded._machine.phase import Phase
 from dex_agents_embedded._machine.refusal import RefusedError
 from dex_agents_embedded._machine.run import Run
 from dex_agents_embedded._machine.step import StepExecution
+from dex_agents_embedded._names import unusable_index
 from dex_agents_embedded._shell import Shell
 from dex_agents_embedded._wire_errors import invalid, refused
 
@@ -53,6 +54,9 @@ class State:
         """Set or delete Attributes."""
         hot = find_running(self._shell, request.flow_id, request.run_id)
         _require_fitting(hot, attribute_values(request.attributes))
+        unusable = unusable_index(request.attributes)
+        if unusable is not None:
+            raise invalid(unusable)
         await self._change(hot, lambda run: commands.set_attributes(run, request.attributes, time.time()))
 
     async def attributes(self, request: pb.GetAttributesRequest) -> pb.GetAttributesResponse:

@@ -9,8 +9,10 @@ from typing import Final, Protocol
 import grpc
 from dex.dexpb import dex_pb2 as pb
 from dex.dexpb import dex_pb2_grpc
+from google.protobuf.message import DecodeError
 
 from dex_agents_embedded._matching import Matching
+from dex_agents_embedded._unreadable_requests import refuse_unreadable
 from dex_agents_embedded._wire_errors import invalid, wire_error
 from dex_agents_embedded._worker_stream import WorkerStream
 
@@ -57,6 +59,8 @@ class WorkerTasks(dex_pb2_grpc.WorkerTaskServiceServicer):
                 if stream.task is not None:
                     await asyncio.sleep(_CANCELLATION_DELAY_SECONDS)
                 was_half_closed = not context.cancelled()
+        except DecodeError as error:
+            await refuse_unreadable("dex.WorkerTaskService/PollWorkerTask", error, context)
         finally:
             if stream is not None:
                 self._matching.detach(stream, was_half_closed=was_half_closed)

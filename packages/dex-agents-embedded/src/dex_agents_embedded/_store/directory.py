@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import fcntl
 import os
-import sqlite3
-from collections.abc import Generator
-from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
 
 from dex_agents_embedded.errors import DataFileError, EngineInUseError
 
 from .files import not_writable, sync_directory
-from .schema import check
 
 DATA_FILE: Final = "engine.db"
 LOCK_FILE: Final = "engine.lock"
@@ -62,23 +58,14 @@ def data_file(directory: Path) -> Path:
     """Return the data file that an engine's directory has.
 
     Raises:
-        DataFileError: There is none.
+        DataFileError: There is none, or it cannot be reached.
     """
     path = directory / DATA_FILE
-    if not path.is_file():
+    try:
+        is_there = path.is_file()
+    except OSError as error:
+        text = f"{path} cannot be reached ({error.strerror}): change the permissions of its directories"
+        raise DataFileError(text, "not_accessible") from error
+    if not is_there:
         raise DataFileError(f"{path} does not exist: name the directory of an engine", "unreadable")
     return path
-
-
-@contextmanager
-def reading(directory: Path) -> Generator[sqlite3.Connection, None, None]:
-    """Open an engine's data file for reading one state of it, also while the engine runs.
-
-    Raises:
-        DataFileError: There is none, or it cannot be read.
-    """
-    path = data_file(directory)
-    check(path)
-    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None)) as connection:
-        connection.execute("PRAGMA query_only = 1")
-        yield connection

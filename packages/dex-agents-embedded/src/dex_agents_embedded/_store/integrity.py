@@ -11,8 +11,8 @@ from google.protobuf.message import DecodeError
 
 from dex_agents_embedded.errors import DataFileError
 
-from .directory import reading
 from .loader import Loader
+from .reading import reading
 from .schema import SCHEMA_VERSION
 from .tables import BY_RUN_KEY, KEYED
 
@@ -34,7 +34,8 @@ def check_integrity(directory: Path) -> list[str]:
         What is wrong, for people, at most 100 entries; empty when the file is whole.
 
     Raises:
-        DataFileError: There is no file, or it is so damaged that it cannot be opened.
+        DataFileError: There is no file, or it cannot be opened: `unreadable` if it is damaged, `not_accessible` if it
+            may be whole.
     """
     try:
         with reading(directory) as connection:

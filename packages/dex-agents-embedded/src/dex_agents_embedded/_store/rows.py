@@ -13,6 +13,7 @@ from dex_agents_embedded._machine.run import Run
 from dex_agents_embedded._machine.step import StepExecution
 
 from . import keys
+from .index import searchable
 from .statements import Operation, Parameter, Statement
 
 
@@ -162,23 +163,9 @@ def _attribute_rows(run: Run, physical_key: str, change: AttributeChange) -> Ite
             yield Operation(Statement.INDEX_DELETE, index_row, index_row)
         return
     run.indexed.add(physical_key)
-    text, number = searchable(pb.Value.FromString(change.value))
+    text, number = searchable(pb.Value.FromString(change.value), change.index.type)
     name = change.index.index_key or physical_key
     yield Operation(Statement.INDEX_PUT, index_row, (run.key, physical_key, name, text, number, change.value))
-
-
-def searchable(value: pb.Value) -> tuple[str | None, float | None]:
-    """Return the text and the number by which a value is found; None where it has none."""
-    kind = value.WhichOneof("kind")
-    if kind == "string_value":
-        return value.string_value, None
-    if kind == "bool_value":
-        return ("true" if value.bool_value else "false"), None
-    if kind == "int_value":
-        return str(value.int_value), float(value.int_value)
-    if kind == "double_value":
-        return repr(value.double_value), value.double_value
-    return None, None
 
 
 def encode_outputs(outputs: list[bytes]) -> bytes | None:

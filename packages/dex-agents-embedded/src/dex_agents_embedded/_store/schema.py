@@ -102,28 +102,32 @@ def _connect(path: Path, on_failure: ExitStack) -> sqlite3.Connection:
     return connection
 
 
-def check(path: Path) -> None:
+def file_uri(path: Path, access: str) -> str:
+    """Return how SQLite names a file that is opened in some way, `mode=ro` for one."""
+    return f"{path.absolute().as_uri()}?{access}"
+
+
+def check(path: Path, access: str = "mode=ro") -> None:
     """Look at an existing file without changing it.
+
+    Args:
+        path: The file.
+        access: How SQLite opens it.
 
     Raises:
         DataFileError: It is damaged, is no engine's, or was written by a newer version.
+        sqlite3.Error: SQLite cannot open or read it; see `refusal`.
     """
     if not path.stat().st_size:
         raise _unreadable(path, "it is empty")
-    try:
-        connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
-        try:
-            application = _pragma(connection, "application_id")
-            version = _pragma(connection, "user_version")
-            is_empty = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
-            if application == APPLICATION_ID and path.stat().st_size <= _QUICK_CHECK_LIMIT_BYTES:
-                verdict: str = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-                if verdict != "ok":
-                    raise _unreadable(path, verdict)
-        finally:
-            connection.close()
-    except sqlite3.Error as error:
-        raise _unreadable(path, str(error)) from error
+    with closing(sqlite3.connect(file_uri(path, access), uri=True)) as connection:
+        application = _pragma(connection, "application_id")
+        version = _pragma(connection, "user_version")
+        is_empty = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
+        if application == APPLICATION_ID and path.stat().st_size <= _QUICK_CHECK_LIMIT_BYTES:
+            verdict: str = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+            if verdict != "ok":
+                raise _unreadable(path, verdict)
     if application != APPLICATION_ID and not (application == 0 and is_empty):
         raise _unreadable(path, "it belongs to another program")
     if version > SCHEMA_VERSION:

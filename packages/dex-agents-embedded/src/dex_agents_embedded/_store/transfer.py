@@ -16,8 +16,9 @@ from pathlib import Path
 
 from dex_agents_embedded.errors import DataFileError
 
-from .directory import DATA_FILE, lock, make_directory, reading
+from .directory import DATA_FILE, lock, make_directory
 from .files import not_writable, put_in_place
+from .reading import ALONE, reading, unopened
 from .schema import check, migrate, open_file, roll_back
 from .tables import KEYED, NUMBERED, PER_RUN, runs_of_flow
 
@@ -85,22 +86,33 @@ def import_flows(directory: Path, source: Path) -> list[str]:
     """
     if not source.is_file():
         raise DataFileError(f"{source} does not exist: name a file that an export wrote", "unreadable")
-    check(source)
+    _check_import(source)
     make_directory(directory)
     descriptor = lock(directory)
     try:
         with tempfile.TemporaryDirectory() as scratch:
             copy = Path(scratch) / DATA_FILE
-            shutil.copy(source, copy)
+            shutil.copyfile(source, copy)
             with closing(_open(copy)) as connection:
                 migrate(connection)
             with closing(open_file(directory / DATA_FILE)) as connection:
                 connection.execute("ATTACH ? AS source", (str(copy),))
                 return _add_flows(connection, directory)
-    except sqlite3.Error as error:
+    except (sqlite3.Error, OSError) as error:
         raise _not_copied(source, directory, error) from error
     finally:
         os.close(descriptor)
+
+
+def _check_import(source: Path) -> None:
+    log = source.with_name(f"{source.name}-wal")
+    if log.exists() and log.stat().st_size:
+        text = f"{source} has a log beside it, {log.name}, so that an engine may run on it: give what an export wrote"
+        raise DataFileError(text, "unreadable")
+    try:
+        check(source, ALONE)
+    except sqlite3.Error as error:
+        raise unopened(source, error) from error
 
 
 def _add_flows(connection: sqlite3.Connection, directory: Path) -> list[str]:
@@ -188,5 +200,5 @@ def _open(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(path, isolation_level=None)
 
 
-def _not_copied(source: Path, target: Path, error: sqlite3.Error) -> DataFileError:
+def _not_copied(source: Path, target: Path, error: sqlite3.Error | OSError) -> DataFileError:
     return DataFileError(f"{source} could not be copied to {target} ({error}): check the space there", "not_writable")
