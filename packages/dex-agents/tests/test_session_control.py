@@ -16,7 +16,7 @@ from dex_agents.errors import (
 )
 from dex_agents.session import AgentSession
 from support.scripted_runner import read_runs
-from support.scripted_sessions import pending, scripted_session
+from support.scripted_sessions import pending, scripted_session, snapshot_when
 from support.waiting import wait_for
 
 
@@ -91,8 +91,8 @@ async def test_a_message_that_is_too_large_to_steer_or_interrupt_is_refused_with
     session: AgentSession,
 ) -> None:
     for verb in (session.steer, session.interrupt):
-        with pytest.raises(MessageTooLargeError, match="at most 32,768 are possible here") as refused:
-            await verb("x" * 33_000)
+        with pytest.raises(MessageTooLargeError, match="at most 262,144 are possible here") as refused:
+            await verb("x" * 263_000)
         assert refused.value.session_id == "s-1"
 
 
@@ -103,6 +103,28 @@ async def test_eight_steering_messages_may_wait_beside_a_running_turn(session: A
     assert [receipt.queued_messages for receipt in receipts] == list(range(1, 9))
     with pytest.raises(MessageQueueFullError, match="has 8 messages waiting"):
         await session.steer("say 9")
+
+
+async def test_steering_messages_are_as_large_as_all_of_them_may_be_together(session: AgentSession) -> None:
+    sent = await session.send("call write_a!\nrecall")
+    (interrupt,) = await pending(session)
+    await session.steer("a" * 200_000)
+    # Several at once are counted one after the other.
+    tries = await asyncio.gather(*(session.steer(letter * 50_000) for letter in "bcd"), return_exceptions=True)
+    assert sorted(type(each).__name__ for each in tries) == ["MessageQueueFullError"] * 2 + ["SendReceipt"]
+    await session.steer("small")
+    await session.approve(interrupt.interrupt_id)
+    text = (await session.wait_for_result(sent.message_id, timeout=10)).text
+    assert f"steering: {'a' * 200_000}" in text
+    assert text.count("steering: ") == 3
+
+
+async def test_a_large_message_interrupts_the_turn_and_begins_the_next_one(session: AgentSession) -> None:
+    await session.send("sleep")
+    await snapshot_when(session, "running_model")
+    message_id = await session.interrupt("say on\n" + "x" * 200_000)
+    result = await session.wait_for_result(message_id, timeout=10)
+    assert (result.turn_id, result.text) == ("turn-2", "on")
 
 
 async def test_a_cancelled_approval_never_runs_and_the_next_model_hears_of_it(session: AgentSession, log: Path) -> None:

@@ -50,7 +50,7 @@ class AgentSession:
         return await self._client.send_user_message(self._session_id, content, message_id=message_id)
 
     async def steer(self, content: str | Sequence[Block], *, message_id: str | None = None) -> SendReceipt:
-        """Send a message of at most 32 KiB to the running turn; eight may wait."""
+        """Send a message of at most 256 KiB to the running turn; eight may wait."""
         return await self._client.steer_user_message(self._session_id, content, message_id=message_id)
 
     async def interrupt(
@@ -60,7 +60,7 @@ class AgentSession:
         reason: str = "interrupted by the user",
         message_id: str | None = None,
     ) -> str:
-        """Cancel the running turn and start the next one with this message (at most 32 KiB); returns its id."""
+        """Cancel the running turn and start the next one with this message (at most 256 KiB); returns its id."""
         return await self._client.interrupt_turn(self._session_id, content, reason=reason, message_id=message_id)
 
     async def cancel_turn(self, *, turn_id: str | None = None, reason: str = "cancelled by the user") -> bool:

@@ -208,7 +208,12 @@ class AgentSessionFlow(Flow[SessionStart]):
         """Queue a user message; the caller locks and loads `AgentMessageTurns/<message id>`."""
         return RPCResult(receive(context, message, self.options))
 
-    @rpc(timeout=RPC_TIMEOUT, is_transactional=True)
+    @rpc(
+        timeout=RPC_TIMEOUT,
+        is_transactional=True,
+        load_channels=(schema.TURN_MAIL,),
+        lock_attributes=(schema.FINISHED_TURNS.lock(),),
+    )
     def steer_user_message(self, context: Context, message: UserMessage) -> RPCResult[SendReceipt]:
         """Send a message to the running turn's model; locks and loads as in `send_user_message`.
 
@@ -216,7 +221,12 @@ class AgentSessionFlow(Flow[SessionStart]):
         """
         return RPCResult(receive_steering(context, message, self.options))
 
-    @rpc(timeout=RPC_TIMEOUT, is_transactional=True, load_channels=(schema.TURN_MAIL,))
+    @rpc(
+        timeout=RPC_TIMEOUT,
+        is_transactional=True,
+        load_channels=(schema.TURN_MAIL,),
+        lock_attributes=(schema.FINISHED_TURNS.lock(),),
+    )
     def cancel_turn(self, context: Context, cancellation: TurnCancellation) -> RPCResult[bool]:
         """End the running turn; with a message, begin the next one with it. Locks and loads that message's id.
 

@@ -138,7 +138,7 @@ class SyncAgentSession:
         return self._host.call(self._session.send(content, message_id=message_id))
 
     def steer(self, content: str | Sequence[Block], *, message_id: str | None = None) -> SendReceipt:
-        """Send a message of at most 32 KiB to the running turn; eight may wait."""
+        """Send a message of at most 256 KiB to the running turn; eight may wait."""
         return self._host.call(self._session.steer(content, message_id=message_id))
 
     def interrupt(
@@ -148,7 +148,7 @@ class SyncAgentSession:
         reason: str = "interrupted by the user",
         message_id: str | None = None,
     ) -> str:
-        """Cancel the running turn and start the next one with this message (at most 32 KiB); returns its id."""
+        """Cancel the running turn and start the next one with this message (at most 256 KiB); returns its id."""
         return self._host.call(self._session.interrupt(content, reason=reason, message_id=message_id))
 
     def cancel_turn(self, *, turn_id: str | None = None, reason: str = "cancelled by the user") -> bool:

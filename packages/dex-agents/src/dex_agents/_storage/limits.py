@@ -27,11 +27,14 @@ MAX_ARGUMENTS_BYTES: Final = 256 * 1024
 MAX_MESSAGE_BYTES: Final = 512 * 1024
 """Of one user message."""
 
-MAX_STEERING_BYTES: Final = 32 * 1024
-"""Of one message that steers a running turn."""
+MAX_STEERING_BYTES: Final = 256 * 1024
+"""Of a message that steers a running turn, and of all that wait: they travel with every model call of the turn."""
+
+MAX_UNCOUNTED_STEERING_BYTES: Final = 32 * 1024
+"""Of one such message where the others cannot be counted: its client has a release that does not load them."""
 
 MAX_STEERING_MESSAGES: Final = 8
-"""Steering messages that may wait; they travel with every model call of the turn."""
+"""Steering messages that may wait."""
 
 MAX_SETTINGS_BYTES: Final = 64 * 1024
 """Of a session's settings, which travel with every Step."""

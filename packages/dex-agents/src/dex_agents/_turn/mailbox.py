@@ -3,9 +3,14 @@
 from typing import Final
 from unicodedata import category
 
-from dex import AttributeMapNotLoadedError, Context
+from dex import AttributeMapNotLoadedError, ChannelMessagesNotLoadedError, Context
 
-from dex_agents._storage.limits import MAX_MESSAGE_BYTES, MAX_STEERING_BYTES, MAX_STEERING_MESSAGES
+from dex_agents._storage.limits import (
+    MAX_MESSAGE_BYTES,
+    MAX_STEERING_BYTES,
+    MAX_STEERING_MESSAGES,
+    MAX_UNCOUNTED_STEERING_BYTES,
+)
 from dex_agents._storage.records import SessionRecord, TurnMail
 from dex_agents._storage.schema import (
     MESSAGE_DIGESTS,
@@ -54,14 +59,27 @@ def receive(context: Context, message: UserMessage, options: AgentSessionOptions
 
 
 def receive_steering(context: Context, message: UserMessage, options: AgentSessionOptions) -> SendReceipt:
-    """Stage a message for the running turn; without one it starts the next turn. Locks as in `receive`."""
+    """Stage a message for the running turn; without one it starts the next turn.
+
+    Locks as in `receive`; the turn's Channel is loaded, and a lock keeps other calls from adding to it meanwhile.
+    """
     # The token of the running turn is no message.
     waiting = max(0, TURN_MAIL.size(context) - ((find(context, SESSION) or SessionRecord()).turn is not None))
-    receipt = _examine(context, message, MAX_STEERING_BYTES, waiting, MAX_STEERING_MESSAGES)
+    room = _room_for_steering(context)
+    receipt = _examine(context, message, MAX_STEERING_BYTES, waiting, MAX_STEERING_MESSAGES, room)
     if receipt.accepted and not receipt.repeated:
         _check_room(context, options)
         TURN_MAIL.publish(context, TurnMail(steering=message))
     return receipt
+
+
+def _room_for_steering(context: Context) -> int:
+    try:
+        mails = TURN_MAIL.pending_messages(context)
+    except ChannelMessagesNotLoadedError:
+        return MAX_UNCOUNTED_STEERING_BYTES
+    waiting = (mail.value.steering for mail in mails)
+    return MAX_STEERING_BYTES - sum(message.size_in_bytes() for message in waiting if message is not None)
 
 
 def _check_room(context: Context, options: AgentSessionOptions) -> None:
@@ -84,17 +102,24 @@ def _check_room(context: Context, options: AgentSessionOptions) -> None:
         raise SessionBudgetUsedUpError(f"the message was refused: {used_up}", session_id=context.flow_id) from None
 
 
-def _examine(context: Context, message: UserMessage, max_bytes: int, waiting: int, max_waiting: int) -> SendReceipt:
-    message_id = message.message_id
+def _examine(
+    context: Context,
+    message: UserMessage,
+    max_bytes: int,
+    waiting: int,
+    max_waiting: int,
+    room: int | None = None,
+) -> SendReceipt:
+    message_id, size = message.message_id, message.size_in_bytes()
     if is_blank(message.content):
         return SendReceipt(message_id=message_id, accepted=False, refusal="blank", queued_messages=waiting)
-    if message.size_in_bytes() > max_bytes:
+    if size > max_bytes:
         return SendReceipt(message_id=message_id, accepted=False, refusal="too_large", queued_messages=waiting)
     if MESSAGE_TURNS.get(context, message_id) != 0:
         if _is_another_one(context, message):
             return SendReceipt(message_id=message_id, accepted=False, refusal="other_content", queued_messages=waiting)
         return SendReceipt(message_id=message_id, accepted=True, repeated=True, queued_messages=waiting)
-    if waiting >= max_waiting:
+    if waiting >= max_waiting or (room is not None and size > room):
         return SendReceipt(message_id=message_id, accepted=False, refusal="queue_full", queued_messages=waiting)
     MESSAGE_TURNS.set(context, message_id, QUEUED)
     if message.digest:

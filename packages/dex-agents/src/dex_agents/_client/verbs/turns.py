@@ -24,12 +24,12 @@ class TurnVerbs(ReadingVerbs):
 
         Args:
             session_id: The session.
-            content: As for `send_user_message`, but at most 32 KiB, since it travels with the running turn.
+            content: As for `send_user_message`, but at most 256 KiB, since it travels with the running turn.
             message_id: As for `send_user_message`; waiting for its result waits for the turn that took it.
 
         Raises:
-            MessageTooLargeError: Larger than 32 KiB.
-            MessageQueueFullError: Eight steering messages wait.
+            MessageTooLargeError: Larger than 256 KiB.
+            MessageQueueFullError: Eight steering messages wait, or 256 KiB of them together with this one.
             SessionError: As for `send_user_message`.
         """
         message = user_message(check_session_id(session_id), content, message_id, max_bytes=MAX_STEERING_BYTES)
@@ -48,7 +48,7 @@ class TurnVerbs(ReadingVerbs):
 
         Args:
             session_id: The session.
-            content: As for `steer_user_message`: at most 32 KiB. A larger one can be sent after `cancel_turn`.
+            content: As for `steer_user_message`: at most 256 KiB. A larger one can be sent after `cancel_turn`.
             reason: Why, for people and for the model.
             message_id: As for `send_user_message`.
 
@@ -56,8 +56,8 @@ class TurnVerbs(ReadingVerbs):
             The message's id.
 
         Raises:
-            MessageTooLargeError: Larger than 32 KiB; the turn goes on.
-            MessageQueueFullError: Eight steering messages wait; the turn goes on.
+            MessageTooLargeError: Larger than 256 KiB; the turn goes on.
+            MessageQueueFullError: As for `steer_user_message`; the turn goes on.
             SessionError: As for `send_user_message`.
         """
         message = user_message(check_session_id(session_id), content, message_id, max_bytes=MAX_STEERING_BYTES)
