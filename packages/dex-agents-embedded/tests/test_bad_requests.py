@@ -73,3 +73,37 @@ async def test_an_index_type_that_does_not_exist_is_refused_and_named(tmp_path: 
             assert "unknown index type" in text
         assert not (await world.state("flow")).attributes
         await world.service.SyncAttributeIndexes(declaration(pb.INDEX_TYPE_KEYWORD))
+
+
+async def test_declarations_that_cannot_be_followed_are_refused(tmp_path: Path) -> None:
+    async with World(tmp_path) as world:
+        await world.service.SyncAttributeIndexes(declaration(pb.INDEX_TYPE_KEYWORD))
+        code, text = await refusal(world.service.SyncAttributeIndexes(declaration(pb.INDEX_TYPE_INT)))
+        assert (code, "cannot become INDEX_TYPE_INT" in text) == (grpc.StatusCode.FAILED_PRECONDITION, True)
+        nameless = pb.SyncAttributeIndexRequest(attribute_indexes={"": pb.INDEX_TYPE_KEYWORD})
+        code, text = await refusal(world.service.SyncAttributeIndexes(nameless))
+        assert (code, "must not be empty" in text) == (grpc.StatusCode.INVALID_ARGUMENT, True)
+
+
+async def test_waits_for_what_cannot_come_are_refused(tmp_path: Path) -> None:
+    def match(operand: pb.Value, key: str = "score", operator: int = 1) -> pb.WaitForAttributeRequest:
+        wanted = pb.AttributeMatch(key=key, operand=operand, operator=cast(Any, operator))
+        return pb.WaitForAttributeRequest(flow_id="flow", match=wanted)
+
+    json = pb.Value(obj_value=pb.EncodedObject(encoding="json", payload=b"{}"))
+    stored = pb.AttributeWrite(key="object", value=json)
+    step = pb.WaitForStepCompletionRequest(
+        flow_id="flow", step_type="S", step_execution_number="1", request_timeout_seconds=-1
+    )
+    invalid, unfit = grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.FAILED_PRECONDITION
+    async with World(tmp_path) as world:
+        await world.service.StartFlow(pb.StartFlowRequest(flow_id="flow", flow_type="F", request_id="r"))
+        await world.service.SetAttributes(pb.SetAttributesRequest(flow_id="flow", attributes=[stored]))
+        for call, expected in (
+            (world.service.WaitForFlow(pb.WaitForFlowRequest(flow_id="flow", wait_time_seconds=-1)), invalid),
+            (world.service.WaitForStepCompletion(step), invalid),
+            (world.service.WaitForAttribute(match(pb.Value(double_value=float("inf")))), invalid),
+            (world.service.WaitForAttribute(match(pb.Value(int_value=1), operator=99)), invalid),
+            (world.service.WaitForAttribute(match(pb.Value(string_value="a"), "object")), unfit),
+        ):
+            assert (await refusal(call))[0] == expected

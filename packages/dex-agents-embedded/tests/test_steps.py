@@ -38,6 +38,7 @@ from dex import (
 )
 from dex.dexpb import dex_pb2 as pb
 
+from dex_agents_embedded import EmbeddedEngine
 from engine_world import World, eventually
 
 ONE_SECOND = timedelta(seconds=1)
@@ -286,6 +287,44 @@ async def test_a_step_waits_for_a_message_or_a_timer_or_both(tmp_path: Path) -> 
         assert (await world.finish("both")).single_output(str) == "True ['yes']"
         await world.client.skip_timer("skip", StepExecutionId("Approve", 1), TimerId.by_condition_id("deadline"))
         assert (await world.finish("skip")).single_output(str) == "True []"
+
+
+class WaitForTwoTimers(Step[None]):
+    async def wait_for(self, context: AsyncContext, nothing: None) -> Wait:
+        context.set_step_execution_local("note", "kept")
+        timers = [Timer.by_duration(timedelta(hours=hours), condition_id=f"{hours}") for hours in (1, 2)]
+        return Wait.all_of(*timers)
+
+    async def execute(self, context: AsyncContext, nothing: None) -> StepDecision:
+        return force_complete(context.get_step_execution_local("note", str))
+
+
+class TwoTimers(Flow[None]):
+    def get_steps(self) -> StepList[None]:
+        return StepList[None].start_step(WaitForTwoTimers())
+
+
+async def test_the_flow_state_tells_skipped_timers_from_pending_ones(tmp_path: Path) -> None:
+    flow = TwoTimers()
+    step = StepExecutionId("WaitForTwoTimers", 1)
+    async with World(tmp_path, flow) as world:
+        await world.start_worker()
+        await world.client.start_flow(flow, "timers", None)
+        async with asyncio.timeout(5):
+            while not (await world.state("timers")).active_step_executions[0].timers:  # noqa: ASYNC110 - no event tells
+                await asyncio.sleep(0.005)
+        await world.client.skip_timer("timers", step, TimerId.by_condition_id("2"))
+        (state,) = (await world.state("timers")).active_step_executions
+        skipped, pending = pb.INTERNAL_TIMER_STATUS_SKIPPED, pb.INTERNAL_TIMER_STATUS_PENDING
+        assert [timer.status for timer in state.timers] == [pending, skipped]
+        assert dict(state.completed_conditions.completed_timer_conditions) == {1: skipped}
+        assert [local.key for local in state.step_execution_locals] == ["note"]
+    async with World(tmp_path, flow, engine=EmbeddedEngine(tmp_path / "data")) as world:
+        await world.start_worker()
+        (state,) = (await world.state("timers")).active_step_executions
+        assert [timer.status for timer in state.timers] == [pending, skipped]
+        await world.client.skip_timer("timers", step, TimerId.by_condition_index(0))
+        assert (await world.finish("timers")).single_output(str) == "kept"
 
 
 class WaitFails(Step[None]):

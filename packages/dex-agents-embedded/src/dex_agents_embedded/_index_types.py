@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+import grpc
 from dex.dexpb import dex_pb2 as pb
 
 from ._names import unknown_index_type
 from ._store.statements import Operation, Statement
 from ._store.writer import Writer
-from ._wire_errors import invalid
+from ._wire_errors import invalid, wire_error
 
 
 class IndexTypes:
@@ -45,13 +46,16 @@ class IndexTypes:
                 be compared any more. Nothing was added then.
         """
         for key, kind in declared.items():
+            if not key:
+                raise invalid("an index key must not be empty")
             unknown = unknown_index_type(f"index key {key!r}", kind)
             if unknown is not None:
                 raise invalid(unknown)
             known = self._types.get(key)
             if known is not None and known != kind:
                 names = pb.IndexType.Name(known), pb.IndexType.Name(kind)
-                raise invalid(f"index key {key!r} has type {names[0]} already, it cannot become {names[1]}")
+                text = f"index key {key!r} has type {names[0]} already, it cannot become {names[1]}"
+                raise wire_error(grpc.StatusCode.FAILED_PRECONDITION, pb.ERROR_SUB_STATUS_UNCATEGORIZED, text)
         new = {key: kind for key, kind in declared.items() if key not in self._types}
         if new:
             self._types.update(new)

@@ -300,7 +300,8 @@ def skip_timer(run: Run, step_id: str, index: int) -> None:
     step = run.steps.get(step_id)
     if step is None or step.phase != Phase.WAITING or not 0 <= index < len(step.deadlines):
         raise RefusedError(Refusal.TIMER_NOT_PENDING)
-    step.fired |= 1 << index
+    if not step.has_fired(index):
+        step.fired |= 1 << index | 1 << len(step.deadlines) + index
     changes.touch(run, step)
     waiting.wake(run)
 

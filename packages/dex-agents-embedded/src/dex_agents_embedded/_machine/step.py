@@ -29,7 +29,7 @@ class StepExecution:
         interval: The last retry interval in seconds; 0 before the first retry.
         condition: What the Step waits for, while it waits.
         deadlines: Unix times in seconds, one a Timer of `condition`.
-        fired: Bit i is set once Timer i has fired or was skipped.
+        fired: Bit i is set once Timer i has fired or was skipped; of the n Timers, bit n + i once Timer i was skipped.
         sub_results: Serialized `FlowResult`s of the sub-Flows of `condition` that have ended, by index.
         results: What the wait brought, for the execute method.
         locals: Serialized `KV`s that wait_for left for execute.
@@ -87,6 +87,14 @@ class StepExecution:
     def holds_locks(self) -> bool:
         """True from a method's first attempt to its end, the pauses between its attempts included."""
         return self.attempt > 0 and self.phase != Phase.WAITING
+
+    def has_fired(self, timer: int) -> bool:
+        """True once the Timer with this index has fired or was skipped."""
+        return bool(self.fired >> timer & 1)
+
+    def was_skipped(self, timer: int) -> bool:
+        """True when the Timer with this index was skipped before it fired."""
+        return bool(self.fired >> (len(self.deadlines) + timer) & 1)
 
     def open_deadlines(self) -> list[float]:
         """Return the times at which this execution has something to do by itself."""

@@ -19,10 +19,7 @@ from dex_agents_embedded._shell import Shell
 from dex_agents_embedded._sub_flows import flow_result
 from dex_agents_embedded._wire_errors import already_started, invalid, long_poll_ended, refused
 
-from .lookup import find, find_running, require_name
-
-LONGEST_WAIT_SECONDS: Final = 60
-"""A wait without a time, or with a longer one, ends after this; the SDK asks again."""
+from .lookup import find, find_running, require_name, wait_seconds
 
 _STOPPED_BY_CLIENT: Final = "fail by client"
 
@@ -67,7 +64,7 @@ class Lifecycle:
     async def wait(self, request: pb.WaitForFlowRequest) -> pb.FlowResult:
         """Wait until a Flow is closed."""
         hot = find(self._shell, request.flow_id, request.run_id)
-        seconds = min(request.wait_time_seconds or LONGEST_WAIT_SECONDS, LONGEST_WAIT_SECONDS)
+        seconds = wait_seconds("wait_time_seconds", request.wait_time_seconds)
         closed = await self._shell.until(hot.run.key, lambda it: not it.run.is_running, seconds)
         if closed is None:
             raise long_poll_ended(f"Flow {request.flow_id!r} is still running")

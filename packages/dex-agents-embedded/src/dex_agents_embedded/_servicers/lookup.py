@@ -1,11 +1,16 @@
-"""Finding the run that a request names."""
+"""What requests name: runs, names and times."""
 
 from __future__ import annotations
+
+from typing import Final
 
 from dex_agents_embedded._hot_runs import HotRun
 from dex_agents_embedded._names import unusable
 from dex_agents_embedded._shell import Shell
 from dex_agents_embedded._wire_errors import flow_closed, flow_not_found, invalid
+
+LONGEST_WAIT_SECONDS: Final = 60
+"""A wait without a time, or with a longer one, ends after this; the SDK asks again."""
 
 
 def find(shell: Shell, flow_id: str, run_id: str = "") -> HotRun:
@@ -32,6 +37,17 @@ def find_running(shell: Shell, flow_id: str, run_id: str = "") -> HotRun:
     if not hot.run.is_running:
         raise flow_closed(flow_id)
     return hot
+
+
+def wait_seconds(what: str, requested: int) -> int:
+    """Return how long a call may wait.
+
+    Raises:
+        WireError: The time is negative.
+    """
+    if requested < 0:
+        raise invalid(f"{what} must not be negative, it is {requested}")
+    return min(requested or LONGEST_WAIT_SECONDS, LONGEST_WAIT_SECONDS)
 
 
 def require_name(what: str, name: str) -> None:

@@ -155,11 +155,24 @@ def _step_state(step: StepExecution) -> pb.ActiveStepExecutionState:
         for sub_flow in step.condition.sub_flow_conditions:
             state.waiting_condition.sub_flow_conditions.add(condition_id=sub_flow.condition_id)
         for index, deadline in enumerate(step.deadlines):
+            status = _timer_status(step, index)
             state.timers.add(
                 condition_id=step.condition.timer_conditions[index].condition_id,
                 firing_unix_timestamp_seconds=int(deadline),
-                status=pb.INTERNAL_TIMER_STATUS_FIRED if step.fired >> index & 1 else pb.INTERNAL_TIMER_STATUS_PENDING,
+                status=status,
             )
+            if status != pb.INTERNAL_TIMER_STATUS_PENDING:
+                state.completed_conditions.completed_timer_conditions[index] = status
+        for index, result in step.sub_results.items():
+            state.completed_conditions.completed_sub_flow_results[index].ParseFromString(result)
+    for local in step.locals:
+        state.step_execution_locals.add().ParseFromString(local)
     if step.last_failure is not None:
         state.last_failure_info.CopyFrom(step.last_failure)
     return state
+
+
+def _timer_status(step: StepExecution, index: int) -> pb.InternalTimerStatus:
+    if step.was_skipped(index):
+        return pb.INTERNAL_TIMER_STATUS_SKIPPED
+    return pb.INTERNAL_TIMER_STATUS_FIRED if step.has_fired(index) else pb.INTERNAL_TIMER_STATUS_PENDING

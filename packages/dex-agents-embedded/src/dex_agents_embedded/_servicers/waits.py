@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Final
 
+import grpc
 from dex.dexpb import dex_pb2 as pb
 
 from dex_agents_embedded._hot_runs import HotRun
 from dex_agents_embedded._shell import Shell
-from dex_agents_embedded._wire_errors import flow_closed, invalid, long_poll_ended
+from dex_agents_embedded._wire_errors import flow_closed, invalid, long_poll_ended, wire_error
 
-from .lifecycle import LONGEST_WAIT_SECONDS
-from .lookup import find_running, require_name
+from .lookup import find_running, require_name, wait_seconds
 
+_OPERATORS: Final = frozenset(number for number in pb.AttributeMatchOperator.values() if number)
 _ORDERINGS: Final = frozenset(
     {
         pb.ATTRIBUTE_MATCH_OPERATOR_GREATER_THAN,
@@ -36,11 +38,12 @@ class Waits:
         if not request.step_execution_number.isdecimal() or int(request.step_execution_number) < 1:
             raise invalid(f"step_execution_number must be a positive number, it is {request.step_execution_number!r}")
         number = int(request.step_execution_number)
+        seconds = wait_seconds("request_timeout_seconds", request.request_timeout_seconds)
         hot = self._find(request.flow_id, lambda it: it.run.is_step_finished(request.step_type, number))
         finished = await self._shell.until(
             hot.run.key,
             lambda it: not it.run.is_running or it.run.is_step_finished(request.step_type, number),
-            _seconds(request.request_timeout_seconds),
+            seconds,
         )
         if finished is None:
             raise long_poll_ended(f"Step {request.step_type}-{number} is not finished")
@@ -52,6 +55,7 @@ class Waits:
         """Wait until an Attribute matches, and return the value that did."""
         match = request.match
         _check_match(match)
+        seconds = wait_seconds("request_timeout_seconds", request.request_timeout_seconds)
         hot = self._find(request.flow_id, lambda _: False)
         found: list[pb.Value] = []
 
@@ -59,11 +63,12 @@ class Waits:
             serialized = self._shell.attributes.get(it, match.key)
             if serialized is not None:
                 value = pb.Value.FromString(serialized)
+                _check_stored(match.key, value)
                 if _matches(value, match):
                     found.append(value)
             return bool(found) or not it.run.is_running
 
-        met = await self._shell.until(hot.run.key, is_met, _seconds(request.request_timeout_seconds))
+        met = await self._shell.until(hot.run.key, is_met, seconds)
         if met is None:
             raise long_poll_ended(f"Attribute {match.key!r} does not match")
         if not found:
@@ -78,19 +83,28 @@ class Waits:
         return find_running(self._shell, flow_id)
 
 
-def _seconds(requested: int) -> int:
-    return min(requested or LONGEST_WAIT_SECONDS, LONGEST_WAIT_SECONDS)
-
-
 def _check_match(match: pb.AttributeMatch) -> None:
     if not match.key:
         raise invalid("match.key must not be empty")
     if _scalar(match.operand) is None:
         raise invalid("match.operand must be a string, a boolean, an integer or a float")
-    if match.operator == pb.ATTRIBUTE_MATCH_OPERATOR_UNSPECIFIED:
-        raise invalid("match.operator is missing")
+    if match.operator not in _OPERATORS:
+        raise invalid(f"match.operator is missing or unknown: {match.operator}")
+    if not _is_comparable(match.operand):
+        raise invalid("match.operand must be finite")
     if match.operator in _ORDERINGS and match.operand.WhichOneof("kind") not in ("int_value", "double_value"):
         raise invalid("an ordering needs an integer or float operand")
+
+
+def _check_stored(key: str, value: pb.Value) -> None:
+    if not _is_comparable(value):
+        text = f"Attribute {key!r} has a value that cannot be matched: only texts, booleans and finite numbers can"
+        raise wire_error(grpc.StatusCode.FAILED_PRECONDITION, pb.ERROR_SUB_STATUS_UNCATEGORIZED, text)
+
+
+def _is_comparable(value: pb.Value) -> bool:
+    scalar = _scalar(value)
+    return scalar is not None and (not isinstance(scalar, float) or math.isfinite(scalar))
 
 
 def _scalar(value: pb.Value) -> str | bool | int | float | None:
