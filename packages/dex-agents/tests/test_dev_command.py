@@ -11,8 +11,11 @@ from typing import Any, cast
 import grpc
 import grpc.aio
 import pytest
+from click.testing import CliRunner
+from dex.dexpb import dex_pb2 as pb
 
 from dex_agents import AgentHost
+from dex_agents._cli import main
 from support.command import Command
 from support.scripted_sessions import scripted_flow
 
@@ -92,10 +95,33 @@ def test_a_file_of_a_newer_version_and_one_that_is_none_are_refused(tmp_path: Pa
         assert "engine.db" in refused(command)
 
 
-def test_a_port_that_is_none_is_refused_by_the_command_line(tmp_path: Path) -> None:
-    with Command(["dev", "--port", "70000"], directory=tmp_path) as command:
-        assert command.wait() == 2
-        assert "70000" in command.output
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("--port", "70000"),
+        ("--metrics-port", "-1"),
+        ("--max-value-bytes", "0"),
+        ("--max-flow-state-bytes", "-1"),
+        ("--history-events", "0"),
+        ("--retention-seconds", "nan"),
+    ],
+)
+def test_a_number_out_of_its_range_is_refused_by_the_command_line(option: str, value: str) -> None:
+    result = CliRunner().invoke(main, ["dev", option, value])
+    assert result.exit_code == 2
+    assert option in result.output
+    assert value in result.output
+
+
+async def test_limits_that_are_given_hold(tmp_path: Path) -> None:
+    with Command(["dev", "--port", "0", "--max-value-bytes", "1000"], directory=tmp_path) as command:
+        async with grpc.aio.insecure_channel(address_of(command)) as channel:
+            start = pb.StartFlowRequest(flow_id="f", flow_type="F", request_id="r")
+            start.step_input.string_value = "x" * 1001
+            call = cast(Any, channel).unary_unary("/dex.FlowService/StartFlow")
+            with pytest.raises(grpc.aio.AioRpcError, match="the limit is 1000") as caught:
+                await call(start.SerializeToString())
+    assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
 
 
 async def test_with_a_token_file_only_those_who_know_a_token_are_served(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 import click
 
@@ -11,6 +12,8 @@ from dex_agents._cli.options import data_option
 from dex_agents._serving.engine import RunningEngine
 from dex_agents._serving.signals import wait_for_stop_signal
 from dex_agents.errors import DexAgentsError
+
+_POSITIVE: Final = click.IntRange(1, 10**15)  # exact also as a floating-point number
 
 
 @click.command()
@@ -39,6 +42,10 @@ from dex_agents.errors import DexAgentsError
     type=click.IntRange(0, 65535),
     help="Port of 127.0.0.1 for OpenMetrics at /metrics; off when it is not given.",
 )
+@click.option("--max-value-bytes", type=_POSITIVE, help="Largest single value that is stored; 16 MiB by default.")
+@click.option("--max-flow-state-bytes", type=_POSITIVE, help="What a run may store; 64 MiB by default.")
+@click.option("--history-events", type=_POSITIVE, help="Transitions that a run's history has; 10,000 by default.")
+@click.option("--retention-seconds", type=_POSITIVE, help="How long a closed run stays readable; 7 days by default.")
 @click.option("--log-json", is_flag=True, help="Write the log to stderr, one JSON object a line.")
 @data_option
 def dev(
@@ -49,14 +56,17 @@ def dev(
     metrics_port: int | None,
     log_json: bool,
     directory: Path,
+    **limits: int | None,
 ) -> None:
     """Serve the embedded engine until SIGINT or SIGTERM.
 
-    It serves this machine only. Workers and clients find it with --address, or DEX_SERVER_ADDRESS.
+    It serves this machine only. Workers and clients find it with --address, or DEX_SERVER_ADDRESS. The limits and the
+    retention hold for runs that start from now on.
     """
     if log_json:
         log_as_json()
-    options = {"token_file": token_file, "stream_backend": stream_backend, "metrics_port": metrics_port}
+    options: dict[str, object] = {name: number for name, number in limits.items() if number is not None}
+    options |= {"token_file": token_file, "stream_backend": stream_backend, "metrics_port": metrics_port}
     asyncio.run(_serve(f"[{host}]:{port}" if ":" in host else f"{host}:{port}", directory.absolute(), options))
 
 
