@@ -92,4 +92,5 @@ def _refusal(address: str) -> OSError | None:
         except OSError as error:
             refusals.append(error)
     # A name may stand for several addresses, of which the machine need not have all.
-    return next((error for error in refusals if error.errno != errno.EADDRNOTAVAIL), next(iter(refusals), None))
+    refusals.sort(key=lambda error: error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT))
+    return refusals[0] if refusals else None
