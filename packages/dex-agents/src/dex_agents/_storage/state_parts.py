@@ -163,7 +163,7 @@ class Split:
         # A text is a part wherever it stands: the head is written again with every change.
         return self._walk(value) if isinstance(value, str) else self._encode(value)
 
-    def _walk(self, value: JsonValue) -> JsonValue:
+    def _walk(self, value: JsonValue, *, is_inside: bool = False) -> JsonValue:
         if isinstance(value, str):
             if len(value) < _PART_BYTES // 6:  # JSON makes at most six characters of one
                 return value
@@ -176,14 +176,15 @@ class Split:
             return value
         encoded = self._written_before.get(text)
         if encoded is None:
-            # A text that is too short for it is not looked into; counting costs a hundredth of writing it.
-            may_be_deep = text.count("[") + text.count("{") > MAX_STATE_NESTING
+            # What is inside was looked at with the whole. A text that is too short for it is not looked into; counting
+            # costs a hundredth of writing it.
+            may_be_deep = not is_inside and text.count("[") + text.count("{") > MAX_STATE_NESTING
             if may_be_deep and nests_too_deep(value, MAX_STATE_NESTING):
                 raise TurnFailedError(
                     f"the session's model history would be nested deeper than {MAX_STATE_NESTING} levels, which could "
                     "not be read again: keep what tools return and what the agent keeps flat"
                 )
-            encoded = self._encode(value)
+            encoded = self._encode(value, is_inside=True)
             encoded_text = dump(encoded)
             if len(encoded_text) >= _PART_BYTES:
                 encoded = self._put(encoded, encoded_text)
@@ -191,13 +192,14 @@ class Split:
             self.written[text] = encoded
         return encoded
 
-    def _encode(self, value: JsonValue) -> JsonValue:
+    def _encode(self, value: JsonValue, *, is_inside: bool = False) -> JsonValue:
         if isinstance(value, list):
-            return self._encode_list([self._walk(item) for item in value])
+            return self._encode_list([self._walk(item, is_inside=is_inside) for item in value])
         if isinstance(value, dict):
             if _needs_pairs(value):
-                return {_PAIRS: self._encode_list([self._walk([key, item]) for key, item in value.items()])}
-            return {key: self._walk(item) for key, item in value.items()}
+                pairs: list[list[JsonValue]] = [[key, item] for key, item in value.items()]
+                return {_PAIRS: self._encode_list([self._walk(pair, is_inside=is_inside) for pair in pairs])}
+            return {key: self._walk(item, is_inside=is_inside) for key, item in value.items()}
         return value
 
     def _encode_list(self, items: list[JsonValue]) -> JsonValue:
