@@ -3,7 +3,13 @@
 from typing import Any
 
 import pytest
-from claude_agent_sdk import create_sdk_mcp_server, tool
+from claude_agent_sdk import (
+    PermissionResultAllow,
+    PermissionResultDeny,
+    ToolPermissionContext,
+    create_sdk_mcp_server,
+    tool,
+)
 from pydantic import JsonValue
 
 from dex_agents import ToolPolicy
@@ -139,6 +145,43 @@ def test_a_write_that_only_a_segment_can_run_is_refused_when_the_agent_is_built(
     options = shop.options(tools=["Agent", "Bash"])
     with pytest.raises(ConfigurationError, match=r"policy of Agent .*give it ToolEffect\.READ .*or approval=True"):
         ClaudeAgentRunner(options, tools={"Agent": effect, "Bash": effect})
+    preset = shop.options(tools={"type": "preset", "preset": "claude_code"})
+    with pytest.raises(ConfigurationError, match=r"policy of WebFetch .*give it ToolEffect\.READ"):
+        ClaudeAgentRunner(preset, tools={"WebFetch": effect, "Bash": effect, "write": effect})
+
+
+@pytest.mark.filterwarnings("ignore::claude_agent_sdk.CanUseToolShadowedWarning")
+async def test_the_agents_own_can_use_tool_decides_wherever_people_do_not(shop: Shop) -> None:
+    asked: list[str | None] = []
+
+    async def can_use_tool(
+        name: str, arguments: dict[str, Any], context: ToolPermissionContext
+    ) -> PermissionResultAllow | PermissionResultDeny:
+        asked.append(context.tool_use_id)
+        match arguments.get("x"):
+            case "refuse":
+                return PermissionResultDeny(message="the callback says no")
+            case "change":
+                return PermissionResultAllow(updated_input={"x": "changed"})
+            case "raise":
+                raise ValueError("a secret")
+            case _:
+                return PermissionResultAllow()
+
+    writes = [call("write", f"w{n}", x) for n, x in enumerate(("refuse", "change", "raise", "plain"))]
+    calls = [call("read", "r1", "refuse"), call("read", "r2", "1"), *writes, bash("echo ran > ran", "b")]
+    shop.provider.script([Reply(tool_calls=[*calls, call("pay", "p", "refuse")]), Reply(text="done")])
+    agent = shop.options(tools=["Bash"], allowed_tools=["Bash"], can_use_tool=can_use_tool)
+    session = shop.session(agent, tools={"Bash": ToolEffect.NON_IDEMPOTENT_WRITE}, decide=lambda question: approve())
+    await session.send("go")
+
+    told = results(shop.provider.requests[-1])
+    assert told["r1"] == told["w0"] == "the callback says no"
+    assert told["w2"] == "can_use_tool failed: ValueError"
+    assert shop.log == ["read 1", "write changed", "write plain", "pay refuse"]
+    # Neither about what a rule allows, nor about what people decide.
+    assert asked == ["r1", "r2", "w0", "w1", "w2", "w3"]
+    assert (shop.directory / "ran").exists()
 
 
 async def test_an_edited_call_runs_in_the_form_that_the_cli_gives_it(shop: Shop) -> None:

@@ -85,20 +85,37 @@ async def test_calls_that_the_cli_settles_itself_may_stand_before_and_between_wr
     assert not (shop.directory / "ran").exists()
 
 
-async def test_own_reads_behind_a_write_run_behind_it_and_reads_of_the_cli_before_it(shop: Shop) -> None:
+async def test_reads_behind_a_write_run_behind_it_unless_only_a_rule_allows_them(
+    shop: Shop, caplog: pytest.LogCaptureFixture
+) -> None:
     kept = str(shop.directory / "kept")
-    writes = ToolCall("Write", {"file_path": kept, "content": "new"}, "c1")
-    reads = ToolCall("Read", {"file_path": kept}, "c2")
-    calls = [call("read", "r1", "1"), writes, reads, call("read", "r2", "2")]
+    calls = [
+        call("read", "r1", "1"),
+        ToolCall("Write", {"file_path": kept, "content": "new"}, "c1"),
+        ToolCall("Read", {"file_path": kept}, "c2"),
+        ToolCall("Glob", {"pattern": "kept"}, "c3"),
+        call("read", "r2", "2"),
+    ]
     shop.provider.script([Reply(tool_calls=calls), Reply(text="done")])
     tools: ToolPolicies = {"Read": ToolEffect.READ, "Write": ToolEffect.IDEMPOTENT_WRITE}
-    session = shop.session(shop.options(tools=["Read", "Write"]), tools=tools)
+    agent = shop.options(tools=["Read", "Write", "Glob", "Raed"], allowed_tools=["Glob"])
+    session = shop.session(agent, tools=tools)
     await session.send("go")
 
     told = results(shop.provider.requests[-1])
-    assert [*told] == ["r1", "c1", "c2", "r2"]
-    assert "does not exist" in told["c2"]
-    assert [(each.request.call_id, each.request.after) for each in session.calls] == [("c1", ()), ("r2", (0,))]
+    assert [*told] == ["r1", "c1", "c2", "c3", "r2"]
+    assert "new" in told["c2"]
+    assert "No files found" in told["c3"]
+    assert [(each.request.call_id, each.request.after) for each in session.calls] == [
+        ("c1", ()),
+        ("c2", (0,)),
+        ("r2", (1,)),
+    ]
+    # The CLI tells what it has; a name that it does not know is said once.
+    assert [line for line in caplog.messages if "has no tool" in line] == [
+        line for line in caplog.messages if "has no tool 'Raed', which the agent lists" in line
+    ]
+    assert sum("Raed" in line for line in caplog.messages) == 1
 
 
 @pytest.mark.parametrize("ending", ["cancelled", "failed"])

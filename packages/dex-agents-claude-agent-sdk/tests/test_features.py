@@ -1,5 +1,7 @@
 """Streaming, usage, typed output, questions, settings, limits, steering and compaction, with the real CLI."""
 
+from typing import Any, cast
+
 import pytest
 
 from dex_agents.errors import TurnFailedError
@@ -155,6 +157,19 @@ async def test_a_limit_of_model_calls_holds_over_all_segments_of_a_turn_and_begi
     assert shop.log == ["read 1", "write 1", "write 1"]
 
 
+async def test_a_limit_of_cost_holds_over_all_segments_of_a_turn(shop: Shop) -> None:
+    used = Usage(input_tokens=100_000)  # 0.3 dollars
+    writes = [Reply(tool_calls=[call("write", f"w{n}", str(n))], usage=used) for n in range(2)]
+    shop.provider.script(writes)
+    session = shop.session(shop.options(max_budget_usd=0.5))
+    failed = await session.send("go")
+
+    assert isinstance(failed, TurnFailed)
+    assert isinstance(failed.error, TurnFailedError)
+    assert "max_budget_usd: the turn has cost 0.6" in str(failed.error)
+    assert len(shop.provider.requests) == 2
+
+
 async def test_a_refused_request_fails_the_turn_at_once_and_an_overloaded_provider_is_asked_again(shop: Shop) -> None:
     shop.provider.script(
         lambda request: (
@@ -188,9 +203,13 @@ async def test_a_conversation_is_folded_into_a_summary_that_takes_its_place(shop
         session_id="session-1", turn_id="turn-3", step_number=7, attempt=1, settings={}, events=RecordedEvents()
     )
     runner = ClaudeAgentRunner(shop.options(), tools=POLICIES)
+    value = cast("dict[str, Any]", before.value)
+    rows = {**value["rows"], "subagents/agent-a": value["rows"][""]}
+    before = before.model_copy(update={"value": {**value, "rows": rows}})
     folded = await runner.compact(CompactRequest(step=step, state=before, window_tokens=1000, keep_tokens=0))
 
     assert isinstance(folded, Compacted)
+    assert [*cast("dict[str, Any]", folded.state.value)["rows"]] == [""]
     assert "They said hello." in folded.summary
     assert folded.folded_before_step == 8
     session.state = folded.state

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from claude_agent_sdk import HookMatcher
+import pytest
+from claude_agent_sdk import HookMatcher, PermissionResultDeny, ToolPermissionContext
 
 from dex_agents.testing import PendingQuestion, approve
 from dex_agents.tools import Answer
@@ -57,16 +58,22 @@ async def test_hooks_refuse_change_and_put_to_people_what_would_run_in_a_step(sh
     assert {"PreToolUse w0", "PreToolUse w3", "PreToolUse r"} <= set(seen)
 
 
-async def test_a_hook_that_stops_the_agent_ends_the_turn_and_nothing_runs(shop: Shop) -> None:
+@pytest.mark.parametrize("by", ["hook", "callback"])
+async def test_what_stops_the_agent_ends_the_turn_and_nothing_runs(shop: Shop, by: str) -> None:
     async def stop(given: Any, call_id: str | None, context: Any) -> Any:
         return {"continue_": False, "stopReason": "enough"}
 
-    shop.provider.script([Reply(text="I begin.", tool_calls=[call("write", "w", "1")]), Reply(text="hello")])
+    async def deny(name: str, arguments: dict[str, Any], context: ToolPermissionContext) -> PermissionResultDeny:
+        return PermissionResultDeny(message="enough", interrupt=True)
+
+    calls = [call("write", "w", "1"), call("pay", "p", "1")]
+    shop.provider.script([Reply(text="I begin.", tool_calls=calls), Reply(text="hello")])
     hooks: Any = {"PreToolUse": [HookMatcher(matcher="mcp__shop__write", hooks=[stop])]}
-    session = shop.session(shop.options(hooks=hooks))
+    session = shop.session(shop.options(hooks=hooks) if by == "hook" else shop.options(can_use_tool=deny))
     await session.send("go")
     await session.send("hello?")
 
     assert shop.log == []
     assert len(shop.provider.requests) == 2
-    assert [*results(shop.provider.requests[-1])] == ["w"]
+    not_run = "not run: the agent was stopped before it"
+    assert results(shop.provider.requests[-1]) == {"w": not_run if by == "hook" else "enough", "p": not_run}

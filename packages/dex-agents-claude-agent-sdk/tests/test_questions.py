@@ -1,12 +1,16 @@
 """People's answers in the words in which the CLI tells them, without any CLI."""
 
 import pytest
+from claude_agent_sdk import ClaudeAgentOptions
 from pydantic import JsonValue
 
 from dex_agents.errors import TurnFailedError
+from dex_agents.runner import CloseTurnRequest, StepContext
+from dex_agents.testing import RecordedEvents
 from dex_agents.tools import Answer
+from dex_agents_claude_agent_sdk import ClaudeAgentRunner
 from dex_agents_claude_agent_sdk._questions import to_answer_block, to_question
-from dex_agents_claude_agent_sdk._state import OpenCall
+from dex_agents_claude_agent_sdk._state import OpenBatch, OpenCall, SessionState, read_state, write_state
 
 
 def ask(*texts: str, several: bool = False) -> OpenCall:
@@ -53,3 +57,18 @@ def test_no_answer_is_told_as_an_error_and_a_wrong_one_is_refused() -> None:
     assert to_answer_block(ask("A?"), None)["is_error"]
     with pytest.raises(TurnFailedError, match="give an object with a text for each of A\\?, B\\?"):
         to_answer_block(ask("A?", "B?"), Answer(question_id="q", value="Red"))
+
+
+@pytest.mark.parametrize(("is_open", "told"), [(True, "did not answer"), (False, "The user did answer")])
+async def test_a_turn_that_ends_early_says_truly_whether_people_had_answered(is_open: bool, told: str) -> None:
+    call = ask("A?")
+    batch = OpenBatch(resume_at="row", calls=(call,))
+    state = write_state(SessionState(session_id="s", cli_version="2", chunks={}, batch=batch))
+    step = StepContext(session_id="s", turn_id="t", step_number=2, attempt=1, settings={}, events=RecordedEvents())
+    request = CloseTurnRequest(
+        step=step, state=state, turn_start=None, calls=(), questions=(to_question(call),) if is_open else ()
+    )
+    closed = read_state((await ClaudeAgentRunner(ClaudeAgentOptions()).close_turn(request)).state)
+
+    assert closed is not None
+    assert told in str(closed.answers)

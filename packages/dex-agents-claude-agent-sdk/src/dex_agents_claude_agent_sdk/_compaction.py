@@ -29,7 +29,8 @@ def to_compacted(state: SessionState, segment: Segment, folded_before_step: int)
         state,
         session_id=result.session_id,
         cli_version=segment.cli_version or state.cli_version,
-        chunks={**state.chunks, MAIN: tuple(pack(kept))},
+        # Without the transcripts of subagents, which would only grow: their reports are in the summary.
+        chunks={MAIN: tuple(pack(kept))},
         total_cost_usd=state.total_cost_usd + cost,
     )
     return Compacted(

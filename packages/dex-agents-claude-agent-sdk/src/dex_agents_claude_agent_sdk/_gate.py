@@ -1,10 +1,20 @@
 """The hooks of a segment: which calls run inside it, which leave it, and when it stops."""
 
 import asyncio
+import logging
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, cast
 
-from claude_agent_sdk import AssistantMessage, HookContext, HookInput, HookJSONOutput, HookMatcher, ToolUseBlock
+from claude_agent_sdk import (
+    AssistantMessage,
+    HookContext,
+    HookInput,
+    HookJSONOutput,
+    HookMatcher,
+    PermissionResultDeny,
+    ToolPermissionContext,
+    ToolUseBlock,
+)
 from claude_agent_sdk.types import HookEvent
 
 from dex_agents_claude_agent_sdk._names import ASK_USER, ToolBook
@@ -13,8 +23,13 @@ from dex_agents_claude_agent_sdk._private import POST_TOOL_BATCH, Hook
 HANDED_OVER: Final = "handed to a Step of its own"
 """Why the CLI is told not to run a call that the session runs. These rows are rejected, so no model reads it."""
 
+STOPPED: Final = "not run: the agent was stopped before it"
+"""What the next turn's model is told of a call that would have left a segment that the user's own code stopped."""
+
 HOOK_SECONDS: Final = 1_000.0
 """How long the CLI waits for our hooks: longer than a segment may last."""
+
+_log = logging.getLogger("dex_agents_claude_agent_sdk")
 
 _MESSAGE_SECONDS: Final = 120.0
 """How long a hook waits for the end of a message whose end the CLI does not tell."""
@@ -40,6 +55,7 @@ class _Verdict:
     """What the user's own hooks said about a call."""
 
     denied: str | None = None
+    allows: bool = False
     asks: bool = False
     arguments: dict[str, Any] | None = None
 
@@ -56,8 +72,8 @@ class Gate:
         only: Runs this one call alone and no other: the tool's name and the call's id; None in a conversation. The
             arguments are those that the played model asks with, in the form that the CLI gives them before its hooks.
         handed: The calls that leave the segment, by id.
-        refused: Calls that the user's own hooks refused and that would have left it, with the reason.
-        user_stopped: A hook of the user's told the CLI to stop.
+        refused: Calls that the user's own hooks or `can_use_tool` refused and that would have left it, with the reason.
+        user_stopped: One of these told the CLI to stop.
     """
 
     book: ToolBook
@@ -69,6 +85,11 @@ class Gate:
     _streaming: dict[str, None] = field(default_factory=dict[str, None])
     _is_streaming: bool = False
     _ended: dict[str, asyncio.Event] = field(default_factory=dict[str, asyncio.Event])
+
+    @property
+    def told(self) -> dict[str, str]:
+        """What the model is told, in place of the CLI's words, of calls that do not leave the segment after all."""
+        return {**(dict.fromkeys(self.handed, STOPPED) if self.user_stopped else {}), **self.refused}
 
     def hooks(self, own: dict[HookEvent, list[HookMatcher]] | None) -> dict[HookEvent, list[HookMatcher]]:
         """Return the hooks for the CLI: the user's own, watched, and ours behind them."""
@@ -109,6 +130,7 @@ class Gate:
         more: dict[str, Any] = said.get("hookSpecificOutput") or {}
         if said.get("decision") == "block" or more.get("permissionDecision") == "deny":
             verdict.denied = str(more.get("permissionDecisionReason") or said.get("reason") or "a hook denied the call")
+        verdict.allows = verdict.allows or more.get("permissionDecision") == "allow"
         verdict.asks = verdict.asks or more.get("permissionDecision") == "ask"
         verdict.arguments = more.get("updatedInput", verdict.arguments)
 
@@ -124,12 +146,12 @@ class Gate:
         if is_main:
             await self._end_of_message(call_id)
         place = self.book.place(name)
+        is_read = place == "inline" or (place == "cli" and self.book.is_allowed(name))
         # A read behind a write may need what that does, which happens only behind the segment.
-        if place == "inline" and not (is_main and self._is_behind_handed()):
-            return _say("allow")
-        if place == "cli":
-            if self.book.is_allowed(name):
-                return _say("allow")
+        if is_read and not (is_main and self._is_behind_handed() and self.book.runs_alone(name)):
+            # Without a word of ours the CLI asks the agent's own rules and callback.
+            return _say("allow") if self.book.callback is None else {}
+        if place == "cli" and not is_read:
             if self.book.may_have_rule(name):
                 return {}
             return _say("deny", f"{name} is not allowed here: nothing says that it may run")
@@ -149,15 +171,35 @@ class Gate:
         if cast("dict[str, Any]", given).get("agent_id") or not self.handed:
             return {}
         for handed_id, handed in list(self.handed.items()):
-            verdict = self._verdicts.get(handed_id)
-            if verdict is not None and verdict.denied is not None:
-                self.refused[handed_id] = verdict.denied
-            elif verdict is not None:
+            verdict = self._verdict(handed_id)
+            if verdict.denied is None:
                 arguments = handed.arguments if verdict.arguments is None else verdict.arguments
-                self.handed[handed_id] = HandedCall(handed.name, arguments, asks=verdict.asks)
+                asked = HandedCall(handed.name, arguments, asks=verdict.asks)
+                self.handed[handed_id] = await self._ask_callback(handed_id, asked, verdict)
+            if verdict.denied is not None:
+                self.refused[handed_id] = verdict.denied
         for refused_id in self.refused:
             self.handed.pop(refused_id, None)
         return {"continue_": False, "stopReason": HANDED_OVER}
+
+    async def _ask_callback(self, call_id: str, handed: HandedCall, verdict: _Verdict) -> HandedCall:
+        """Let the agent's own `can_use_tool` decide; the CLI never asks it about a call that a hook of ours denies."""
+        callback = self.book.callback
+        is_decided = verdict.allows or verdict.asks or self.user_stopped or not self.book.asks_callback(handed.name)
+        if callback is None or is_decided:
+            return handed
+        try:
+            said = await callback(handed.name, handed.arguments, ToolPermissionContext(tool_use_id=call_id))
+        except Exception as error:  # noqa: BLE001  in a plain run, too, whatever it raises refuses the call
+            _log.warning("can_use_tool failed for a call of %s, which is refused", handed.name, exc_info=error)
+            verdict.denied = f"can_use_tool failed: {type(error).__name__}"
+            return handed
+        if isinstance(said, PermissionResultDeny):
+            verdict.denied = said.message or f"can_use_tool denied {handed.name}"
+            self.user_stopped = said.interrupt
+        elif said.updated_input is not None:
+            return replace(handed, arguments=said.updated_input)
+        return handed
 
     def see_event(self, event: dict[str, Any]) -> None:
         """Follow the main agent's stream, for the ends of its messages."""

@@ -1,6 +1,8 @@
 """The tools of an agent as far as they are known before any run."""
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Collection, Mapping
+from functools import cache
 from typing import Any, Final, cast
 
 from claude_agent_sdk import ClaudeAgentOptions
@@ -11,6 +13,11 @@ from dex_agents_claude_agent_sdk._names import ToolBook, own_servers, server_pre
 from dex_agents_claude_agent_sdk._private import sdk_tools_of
 
 _JSON_TYPES: Final[Mapping[type, str]] = {str: "string", int: "integer", float: "number", bool: "boolean"}
+
+_OTHER_NAMES: Final[Mapping[str, str]] = {"Agent": "Task", "KillBash": "TaskStop", "KillShell": "TaskStop"}
+"""What the CLI calls some tools in its list, by another name under which it takes them."""
+
+_log = logging.getLogger("dex_agents_claude_agent_sdk")
 
 
 def known_tools(options: ClaudeAgentOptions, book: ToolBook) -> tuple[KnownTool, ...]:
@@ -50,3 +57,27 @@ def _json_schema(schema: object) -> JsonValue:
         return None
     properties: JsonValue = {name: {"type": _JSON_TYPES[one]} for name, one in declared.items()}
     return {"type": "object", "properties": properties, "required": list(declared)}
+
+
+def warn_of_missing_tools(options: ClaudeAgentOptions, offered: Collection[str], cli_version: str) -> None:
+    """Warn of tools that the agent lists and that the CLI does not offer: misspelt, or of another release.
+
+    Args:
+        options: The agent.
+        offered: What a CLI told that it offers; nothing where it told nothing.
+        cli_version: Its version.
+    """
+    listed = options.tools if offered and isinstance(options.tools, list) else []
+    for name in listed:
+        if not {name, _OTHER_NAMES.get(name, name)} & {*offered, *options.disallowed_tools, "default"}:
+            _warn_of_missing_tool(name, cli_version)
+
+
+@cache
+def _warn_of_missing_tool(name: str, cli_version: str) -> None:
+    """Warn once, not in each segment."""
+    _log.warning(
+        "Claude Code %s has no tool %r, which the agent lists in its tools: correct the name, or leave it out",
+        cli_version,
+        name,
+    )

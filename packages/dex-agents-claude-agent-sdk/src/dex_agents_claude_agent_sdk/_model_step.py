@@ -89,8 +89,8 @@ def open_batch(segment: Segment) -> OpenBatch | None:
             calls.append(OpenCall(call_id=block.id, name=block.name, kind="kept"))
             continue
         result: JsonValue = results.get(block.id)
-        if block.id in gate.refused:
-            result = error_block(block.id, gate.refused[block.id])
+        if block.id in gate.told:
+            result = error_block(block.id, gate.told[block.id])
         if result is None:
             raise SegmentError(f"the call {block.id} of {block.name} has neither left the segment nor a result")
         calls.append(OpenCall(call_id=block.id, name=block.name, kind="inline", result=result))
@@ -160,7 +160,7 @@ def _finished(result: ResultMessage, segment: Segment) -> Finished:
 def to_log(segment: Segment, batch: OpenBatch | None) -> tuple[Message, ...]:
     """Return what the main agent said, and what calls inside the segment gave, as people read it."""
     open_ids = {call.call_id for call in batch.calls if call.kind in ("call", "question")} if batch else set[str]()
-    refused = segment.gate.refused
+    told = segment.gate.told
     results = _results(segment.added)
     names: dict[str, str] = {}
     messages: list[Message] = []
@@ -184,7 +184,7 @@ def to_log(segment: Segment, batch: OpenBatch | None) -> tuple[Message, ...]:
         for call_id in _answered(message.content):
             if call_id in names and call_id not in open_ids and call_id in results:
                 block = to_log_result(results[call_id], names[call_id])
-                found.append(block.model_copy(update={"text": refused.get(call_id, block.text)}))
+                found.append(block.model_copy(update={"text": told.get(call_id, block.text)}))
         if found:
             close()
             messages.append(Message(role="tool", blocks=tuple(found)))
@@ -208,12 +208,17 @@ def _joined(messages: Sequence[Message]) -> Iterator[Message]:
 
 def to_usage(segment: Segment) -> Usage:
     """Return what a segment used, its subagents' part among it, as the provider reported it."""
-    used: dict[str, Any] = segment.ending.usage or {}
+    result = segment.ending
+    used: dict[str, Any] = result.usage or {}
+    # `usage` leaves subagents out; where the CLI lists its models, they are in.
+    models = list((result.model_usage or {}).values())
+    taken = [one["inputTokens"] + one["cacheReadInputTokens"] + one["cacheCreationInputTokens"] for one in models]
+    made = [one["outputTokens"] for one in models]
     return Usage(
         requests=segment.requests,
-        input_tokens=input_tokens(used),
-        output_tokens=int(used.get("output_tokens") or 0),
-        cost=segment.ending.total_cost_usd or 0.0,
+        input_tokens=sum(taken) if models else input_tokens(used),
+        output_tokens=sum(made) if models else int(used.get("output_tokens") or 0),
+        cost=result.total_cost_usd or 0.0,
     )
 
 

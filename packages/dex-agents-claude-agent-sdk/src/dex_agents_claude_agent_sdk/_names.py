@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal, cast
 
-from claude_agent_sdk import ClaudeAgentOptions, McpSdkServerConfig
+from claude_agent_sdk import CanUseTool, ClaudeAgentOptions, McpSdkServerConfig
 from mcp.server import Server
 
 from dex_agents.errors import ConfigurationError
@@ -60,6 +60,8 @@ _OTHER_CLI_TOOLS: Final = frozenset(
     }
 )
 
+_CLI_TOOLS: Final = frozenset({ASK_USER, *STEPWISE_CLI_TOOLS, *CONVERSATION_TOOLS, *_OTHER_CLI_TOOLS})
+
 _NOT_IN_NAMES: Final = re.compile(r"[^a-zA-Z0-9_-]")
 
 
@@ -104,12 +106,23 @@ class ToolBook:
             or bool(options.setting_sources)
         )
         self._allowed = frozenset(rule.partition("(")[0].strip() for rule in options.allowed_tools)
+        self._allowed_whole = frozenset(rule.strip().removesuffix("__*") for rule in options.allowed_tools)
+        self.callback: CanUseTool | None = options.can_use_tool  # the agent's own, never the adapter's
+        self._asks_nothing = options.permission_mode == "bypassPermissions"
+
+    def asks_callback(self, name: str) -> bool:
+        """Whether the agent's own `can_use_tool`, if it has one, decides about a call that leaves the segment.
+
+        As in a plain run, except that where a policy puts the call to people, they decide in its place.
+        """
+        if self._asks_nothing or name == ASK_USER or self.policy(name).approval:
+            return False
+        return not any(name == rule or name.startswith(f"{rule}__") for rule in self._allowed_whole)
 
     @property
     def checked_names(self) -> tuple[str, ...]:
         """The names of the policies without those of the CLI's tools, which it has although no option lists them."""
-        of_cli = {ASK_USER, *STEPWISE_CLI_TOOLS, *CONVERSATION_TOOLS, *_OTHER_CLI_TOOLS}
-        return tuple(name for name in self._policies if name not in of_cli)
+        return tuple(name for name in self._policies if name not in _CLI_TOOLS)
 
     def own_tool(self, name: str) -> tuple[str, str] | None:
         """Return the server and the tool's name there, for a tool of the application's own."""
@@ -154,12 +167,12 @@ class ToolBook:
         """Check that tools of the CLI can run where their policies want them.
 
         Args:
-            names: The tools that the agent lists.
+            names: The tools that the agent lists; those of the CLI that only policies name are checked too.
 
         Raises:
             ConfigurationError: A policy says that a tool writes, and the tool runs only inside a segment.
         """
-        for name in names:
+        for name in (*names, *(name for name in self._policies if name in _CLI_TOOLS)):
             policy = self.policy(name)
             if self.place(name) == "alone" and not policy.approval and not self.runs_alone(name):
                 raise ConfigurationError(

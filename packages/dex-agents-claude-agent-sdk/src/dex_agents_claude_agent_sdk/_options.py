@@ -17,6 +17,7 @@ from claude_agent_sdk import (
 )
 from claude_agent_sdk.types import SystemPromptCustom, SystemPromptFile, SystemPromptPreset
 
+from dex_agents.checks import check, check_instance
 from dex_agents.errors import ConfigurationError, TurnFailedError
 from dex_agents.runner import StepContext
 from dex_agents_claude_agent_sdk._gate import Gate
@@ -78,8 +79,12 @@ def check_options(options: ClaudeAgentOptions, environment: Iterable[str]) -> No
     """Refuse what a session decides itself.
 
     Raises:
-        ConfigurationError: The options name a conversation, or a variable's name is none.
+        ConfigurationError: The options are none or name a conversation, or a variable's name is none.
     """
+    check_instance("the agent", options, ClaudeAgentOptions, "give the ClaudeAgentOptions that a plain run has")
+    names = cast("object", environment)
+    named = isinstance(names, Iterable) and not isinstance(names, str)
+    check("environment", environment, named, "give a list of names, for example [*DEFAULT_ENVIRONMENT, 'MY_NAME']")
     for name in _OURS:
         if getattr(options, name) is not None:
             raise ConfigurationError(

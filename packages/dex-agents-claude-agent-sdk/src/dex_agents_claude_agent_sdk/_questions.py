@@ -11,6 +11,9 @@ from dex_agents_claude_agent_sdk._content import ApiBlock, error_block, result_b
 from dex_agents_claude_agent_sdk._state import OpenCall
 
 _UNANSWERED: Final = "The user did not answer the questions."
+_LOST: Final = (
+    "The turn ended early, and what the user answered went with it: ask again if it still matters. The user did answer."
+)
 
 
 def to_question(call: OpenCall) -> Question:
@@ -33,6 +36,11 @@ def to_question(call: OpenCall) -> Question:
         answer_schema=schema if len(asked) != 1 else {"anyOf": [{"type": "string"}, schema]},
         detail=call.arguments,
     )
+
+
+def lost_answer(call_id: str) -> Answer:
+    """Return what stands for an answer that people gave, and that a turn which ended early did not keep."""
+    return Answer(question_id=call_id, is_error=True, message=_LOST)
 
 
 def to_answer_block(call: OpenCall, answer: Answer | None) -> ApiBlock:

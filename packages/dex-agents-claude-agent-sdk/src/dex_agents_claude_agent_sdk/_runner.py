@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 from claude_agent_sdk import ClaudeAgentOptions
 from pydantic import JsonValue
 
-from dex_agents.checks import check_mappings, check_policies
+from dex_agents.checks import check, check_mappings, check_policies, is_number
 from dex_agents.errors import ToolDidNotHappen, TurnFailedError
 from dex_agents.runner import (
     BatchSettled,
@@ -43,7 +43,7 @@ from dex_agents_claude_agent_sdk._content import (
     to_user_blocks,
 )
 from dex_agents_claude_agent_sdk._gate import Gate
-from dex_agents_claude_agent_sdk._known_tools import known_tools
+from dex_agents_claude_agent_sdk._known_tools import known_tools, warn_of_missing_tools
 from dex_agents_claude_agent_sdk._model_step import (
     begin_turn,
     check_ending,
@@ -65,7 +65,7 @@ from dex_agents_claude_agent_sdk._options import (
 )
 from dex_agents_claude_agent_sdk._private import DISTRIBUTION, bundled_cli_version, find_cli, installed_version
 from dex_agents_claude_agent_sdk._processes import make_place, sweep
-from dex_agents_claude_agent_sdk._questions import to_answer_block
+from dex_agents_claude_agent_sdk._questions import lost_answer, to_answer_block
 from dex_agents_claude_agent_sdk._segment import SEGMENT_SECONDS, Segment, run_segment
 from dex_agents_claude_agent_sdk._servers import call_own_tool
 from dex_agents_claude_agent_sdk._state import (
@@ -124,11 +124,13 @@ class ClaudeAgentRunner:
             segment_seconds: How long one segment may last, at most 14 minutes.
 
         Raises:
-            ConfigurationError: The options name a conversation, or something else that sessions decide; or a policy
-                says that a tool of the CLI writes which cannot run in a Step of its own.
+            ConfigurationError: The options name a conversation, or something else that sessions decide; a policy says
+                that a tool of the CLI writes which cannot run in a Step of its own; or an argument is of no use.
         """
         check_options(options, environment)
         check_mappings(models=models)
+        fits = is_number(segment_seconds) and segment_seconds > 0
+        check("segment_seconds", segment_seconds, fits, f"give seconds, more than 0 and at most {SEGMENT_SECONDS:.0f}")
         self._options = options
         self._models = models or {}
         self._environment = tuple(environment)
@@ -159,7 +161,7 @@ class ClaudeAgentRunner:
         if state is not None and isinstance(request.input, NewTurn):
             state = begin_turn(state)
         given = _to_given(request, state)
-        segment = await self._run(request.step, state, given, self._turns_left(state))
+        segment = await self._run(request.step, state, given, self._turns_left(state), self._dollars_left(state))
         if state is not None and state.batch is not None and given.answered:
             check_injected(segment, state.batch.resume_at, given.answered)
         batch = open_batch(segment)
@@ -186,12 +188,23 @@ class ClaudeAgentRunner:
             raise TurnFailedError(f"max_turns: the turn has made the {most} model calls that it may make")
         return left
 
+    def _dollars_left(self, state: SessionState | None) -> float | None:
+        """Return what the turn may still cost: the CLI counts from its start, and a turn has several."""
+        most = self._options.max_budget_usd
+        if most is None or state is None:
+            return most
+        left = most - state.turn.cost_usd
+        if left <= 0:
+            raise TurnFailedError(f"max_budget_usd: the turn has cost {state.turn.cost_usd:.4f} of {most} US dollars")
+        return left
+
     async def _run(
         self,
         step: StepContext,
         state: SessionState | None,
         given: _Given,
         max_turns: int | None,
+        max_budget_usd: float | None,
         *,
         verbatim: bool = True,
     ) -> Segment:
@@ -206,7 +219,7 @@ class ClaudeAgentRunner:
             options.system_prompt = with_instructions(options.system_prompt, step.instructions)
             options.model = step.model_setting(self._models) or options.model
             options.effort = effort_of(step) or options.effort
-            options.max_turns = max_turns
+            options.max_turns, options.max_budget_usd = max_turns, max_budget_usd
             options.verbatim_prompts = verbatim
             if state is not None:
                 if self._options.cli_path is None:
@@ -216,6 +229,7 @@ class ClaudeAgentRunner:
             await run_segment(options, given.content, segment, place=place, events=step.events, seconds=self._seconds)
         finally:
             place.remove()
+        warn_of_missing_tools(self._options, segment.tools, segment.cli_version)
         return segment
 
     async def call_tool(self, request: CallToolRequest) -> ToolOutcome:
@@ -253,7 +267,10 @@ class ClaudeAgentRunner:
         """Keep the results of the open batch; the next message brings them."""
         state = read_state(request.state)
         if state is not None and state.batch is not None:
-            blocks = _batch_blocks(state.batch, request.calls, ())
+            # A question that is open no more was answered, and the answer went with the turn.
+            unanswered = {question.id for question in request.questions}
+            lost = [lost_answer(call.call_id) for call in state.batch.calls if call.call_id not in unanswered]
+            blocks = _batch_blocks(state.batch, request.calls, lost)
             state.answers = cast("list[JsonValue]", blocks)
         return Closed(state=None if state is None else write_state(state))
 
@@ -270,7 +287,7 @@ class ClaudeAgentRunner:
             return CannotCompactNow(reason="calls are open; the CLI itself compacts a long turn")
         # A command is no verbatim prompt; nothing of the user's is in it.
         state = state.at_rest()
-        segment = await self._run(request.step, state, _Given(_COMPACT), None, verbatim=False)
+        segment = await self._run(request.step, state, _Given(_COMPACT), None, None, verbatim=False)
         return to_compacted(state, segment, request.first_step_of(0))
 
 

@@ -55,6 +55,7 @@ class Segment:
         messages: What the main agent said, and the results it was given, in order.
         result: How it ended.
         cli_version: The CLI's own word.
+        tools: What the CLI offers its model, by its own names.
         context_tokens: Size of the main agent's context after the last model call.
     """
 
@@ -63,6 +64,7 @@ class Segment:
     messages: list[AssistantMessage | UserMessage] = field(default_factory=list[AssistantMessage | UserMessage])
     result: ResultMessage | None = None
     cli_version: str = ""
+    tools: tuple[str, ...] = ()
     context_tokens: int | None = None
     _lost_rows: str | None = None
     _message_ids: set[str] = field(default_factory=set[str])
@@ -106,6 +108,7 @@ class Segment:
                 self._lost_rows = message.error
             case SystemMessage(subtype="init", data=data):
                 self.cli_version = str(data.get("claude_code_version", ""))
+                self.tools = tuple(map(str, data.get("tools") or ()))
                 _warn_of_servers(data.get("mcp_servers") or [])
             case _:
                 pass
