@@ -24,7 +24,7 @@ from pydantic import BaseModel
 
 from dex_agents.testing import approve
 from dex_agents.tools import OutcomeUnknown
-from dex_agents_openai_agents.testing import Reply, ScriptedModel, ShownRequest
+from dex_agents_openai_agents.testing import Reply, ScriptedModel, ShownRequest, assistant_message
 from support.openai_agents_parity import Scenario, run_durably, run_plainly
 from support.openai_agents_sessions import call, failed, finished, session_of, simple
 
@@ -52,6 +52,20 @@ async def test_numbers_that_json_does_not_have_are_shown_to_the_model_as_in_a_pl
     await Runner.run(agent, "go")
     finished(await session_of(agent).send("go"))
     assert model.shown[1].results["a"] == model.shown[3].results["a"] == "[1.0, nan, inf]"
+
+
+async def test_half_of_a_surrogate_pair_in_a_result_or_a_text_is_shown_as_a_question_mark() -> None:
+    model = ScriptedModel([[assistant_message("x\udcff"), call("read", "a")], "done"])
+
+    @function_tool
+    def read() -> str:
+        return "bad \ud800 pair"
+
+    agent: Agent[Any] = Agent(name="a", model=model, tools=[read])
+    await Runner.run(agent, "go")
+    finished(await session_of(agent).send("go"))
+    assert [str(one.input).count("x?") for one in (model.shown[1], model.shown[3])] == [0, 1]
+    assert (model.shown[1].results["a"], model.shown[3].results["a"]) == ("bad \ud800 pair", "bad ? pair")
 
 
 async def test_results_beside_approvals_stand_in_the_order_of_the_calls() -> None:

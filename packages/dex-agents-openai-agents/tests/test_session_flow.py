@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agents import Agent, function_tool, handoff
+from agents import Agent, AgentHooks, function_tool, handoff
 from agents.extensions import handoff_filters
+from agents.realtime import RealtimeAgent
 from pydantic import BaseModel
 
 import dex_agents_openai_agents
@@ -176,6 +177,24 @@ def test_a_flow_needs_a_name() -> None:
     assert session_flow(agent, name="desk").name == "desk"
     with pytest.raises(ConfigurationError, match="the agent has no name"):
         session_flow(agent.clone(name=""))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"agent": None}, "agent is None: give an Agent of the OpenAI Agents SDK"),
+        ({"agent": Agent}, "agent is a type: give an Agent"),
+        ({"agent": RealtimeAgent(name="a")}, "agent is a RealtimeAgent: give an Agent"),
+        ({"run_config": {}}, "run_config is a dict: give a RunConfig, or None"),
+        ({"hooks": AgentHooks()}, "hooks is a AgentHooksBase: give an object of a class under RunHooks, or None"),
+        ({"max_turns": 0}, "max_turns is 0: give a whole number from 1, or None"),
+        ({"error_handlers": ["max_turns"]}, "error_handlers is a list: give a mapping"),
+    ],
+)
+def test_a_wrong_argument_is_named_with_the_remedy(arguments: dict[str, Any], message: str) -> None:
+    given: dict[str, Any] = {"agent": Agent(name="a"), **arguments}
+    with pytest.raises(ConfigurationError, match=message):
+        session_flow(given.pop("agent"), **given)
 
 
 def test_the_public_names_are_these() -> None:

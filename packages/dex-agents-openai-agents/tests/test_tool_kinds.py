@@ -404,6 +404,18 @@ async def test_an_inner_approval_with_edited_arguments_is_told_to_the_inner_mode
     assert len(session.calls) == 1
 
 
+async def test_an_inner_call_that_is_approved_with_its_own_arguments_runs() -> None:
+    log: list[str] = []
+
+    def send_back_what_was_shown(_pending: PendingQuestion) -> Answer:
+        return approve({"euros": 100})
+
+    agent, _ = two_deep(log)
+    session = session_of(agent, decide=send_back_what_was_shown)
+    assert finished(await session.send("go")).text == "done"
+    assert log == ["pay 100"]
+
+
 def with_a_question_beside_a_call(shown: ShownRequest) -> Reply:
     if "mcp_approval_response" in str(shown.input):
         return f"{shown.results}"

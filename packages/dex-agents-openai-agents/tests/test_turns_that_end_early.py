@@ -12,7 +12,10 @@ from agents import (
     StopAtTools,
     ToolGuardrailFunctionOutput,
     ToolInputGuardrailData,
+    ToolInputGuardrailTripwireTriggered,
     ToolOutputGuardrailData,
+    ToolOutputGuardrailTripwireTriggered,
+    ToolTimeoutError,
     UserError,
     function_tool,
     handoff,
@@ -157,19 +160,23 @@ async def test_an_error_that_the_agent_explains_is_a_result() -> None:
     assert model.shown[1].results == {"a": "it broke: no line"}
 
 
-async def test_a_tool_that_raises_through_the_sdk_does_not_end_the_turn() -> None:
-    @function_tool(failure_error_function=None)
-    def aborts() -> str:
-        raise ConnectionError("no line")
+@pytest.mark.parametrize("why", ["no line", "timed out"])
+async def test_a_tool_that_raises_through_the_sdk_does_not_end_the_turn(why: str) -> None:
+    @function_tool(failure_error_function=None, timeout=0.01, timeout_behavior="raise_exception")
+    async def aborts() -> str:
+        if why == "no line":
+            raise ConnectionError(why)
+        await asyncio.sleep(30)
+        return "never"
 
     agent, model, _ = simple([[call("aborts", "a")], "done"], aborts)
-    with pytest.raises(UserError):
+    with pytest.raises((UserError, ToolTimeoutError)):
         await Runner.run(agent, "go")
     model.shown.clear()
     session = session_of(agent)
     assert finished(await session.send("go")).text == "done"
     assert isinstance(session.calls[0].settlement, OutcomeUnknown)
-    assert "no line" in model.shown[1].results["a"]
+    assert why in model.shown[1].results["a"]
 
 
 @pytest.mark.parametrize("policy", ["default", "explained", "raised"])
@@ -239,6 +246,35 @@ async def test_an_approved_call_runs_with_edited_arguments_everywhere() -> None:
     edited = [line for line in seen if "100" in line]
     assert edited == ['in {"euros": 100}', 'pay 100 {"euros": 100}', 'out {"euros": 100}']
     assert len(seen) == 6
+
+
+@pytest.mark.parametrize("side", ["before the tool", "behind the tool"])
+async def test_a_guardrail_of_a_tool_that_trips_ends_the_turn_as_it_ends_a_plain_run(side: str) -> None:
+    @tool_input_guardrail
+    def before(data: ToolInputGuardrailData) -> ToolGuardrailFunctionOutput:
+        return ToolGuardrailFunctionOutput.raise_exception() if side == "before the tool" else allow
+
+    @tool_output_guardrail
+    def behind(data: ToolOutputGuardrailData) -> ToolGuardrailFunctionOutput:
+        return ToolGuardrailFunctionOutput.raise_exception()
+
+    @function_tool(tool_input_guardrails=[before], tool_output_guardrails=[behind])
+    def secret() -> str:
+        ran.append("secret")
+        return "the secret"
+
+    allow, ran = ToolGuardrailFunctionOutput.allow(), list[str]()
+    model = ScriptedModel([[call("secret", "s"), call("work", "w", x=1)], "done"])
+    agent: Agent[Any] = Agent(name="a", model=model, tools=[secret, *simple("")[0].tools])
+    with pytest.raises((ToolInputGuardrailTripwireTriggered, ToolOutputGuardrailTripwireTriggered)) as plain:
+        await Runner.run(agent, "go")
+    in_plain_run = ran.copy()
+    session = session_of(agent)
+    assert str(failed(await session.send("go")).error) == str(plain.value)
+    assert ran == in_plain_run * 2
+    assert len(model.shown) == 2
+    assert finished(await session.send("go on")).text == "done"
+    assert model.shown[2].results == {"s": str(plain.value), "w": "worked 1"}
 
 
 async def test_a_tool_that_stops_the_turn_stops_it_after_steering_too() -> None:

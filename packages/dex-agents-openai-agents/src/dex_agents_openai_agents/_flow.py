@@ -51,13 +51,8 @@ def session_flow(
         settings_resolver: Makes a model, instructions and a reasoning effort of a session's settings.
 
     Raises:
-        ConfigurationError: No Flow can have the name.
+        ConfigurationError: No Flow can have the name, or an argument is of a wrong type.
     """
-    flow_name = agent.name if name is None else name
-    if not flow_name and name is None:
-        raise ConfigurationError(
-            "the agent has no name: give it one, or pass `name`; sessions are found by it for ever"
-        )
     runner = OpenAIAgentsRunner(
         agent,
         tools=tools,
@@ -70,6 +65,11 @@ def session_flow(
         auto_previous_response_id=auto_previous_response_id,
         streaming=streaming,
     )
+    flow_name = agent.name if name is None else name
+    if not flow_name and name is None:
+        raise ConfigurationError(
+            "the agent has no name: give it one, or pass `name`; sessions are found by it for ever"
+        )
     return AgentSessionFlow(
         runner,
         name=flow_name,

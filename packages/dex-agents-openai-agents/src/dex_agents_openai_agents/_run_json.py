@@ -29,7 +29,9 @@ def copy_json(value: Any) -> Any:
 
 def dump_run(state: RunState[Any, Any]) -> RunJson:
     """Write a run state as JSON, without the application's context, which every Step makes anew."""
-    run = cast(RunJson, json.loads(json.dumps(state.to_json(context_serializer=no_context), default=str)))
+    text = json.dumps(state.to_json(context_serializer=no_context), default=str, ensure_ascii=False)
+    # Half a surrogate pair becomes what the session would store of it: digests are of what is read again.
+    run = cast(RunJson, json.loads(text.encode("utf-8", "replace")))
     _drop_contexts(run)
     _forget_filtered_calls(run)
     return run

@@ -5,8 +5,16 @@ from collections.abc import Mapping, Sequence
 from typing import Final, Generic, TypeVar
 
 from agents import Agent, AgentsException, Model, RunConfig, RunErrorHandlers, RunHooks, RunResultStreaming
+from agents.lifecycle import RunHooksBase
 
-from dex_agents.checks import check_callables, check_mappings, check_policies
+from dex_agents.checks import (
+    check,
+    check_callables,
+    check_instance,
+    check_mappings,
+    check_policies,
+    is_whole,
+)
 from dex_agents.errors import ToolDidNotHappen
 from dex_agents.runner import (
     Again,
@@ -46,7 +54,7 @@ from dex_agents_openai_agents._state import (
     write_state,
 )
 from dex_agents_openai_agents._tool_call import run_one_call
-from dex_agents_openai_agents._tools import REFUSED, read_records, to_waiting
+from dex_agents_openai_agents._tools import REFUSED, check_halts, read_records, to_waiting
 
 DEFAULT_MAX_TURNS: Final = 10
 """Model calls of one turn: the SDK's own default."""
@@ -92,9 +100,13 @@ class OpenAIAgentsRunner(Generic[ContextT]):
             streaming: Ask models for streamed responses; False asks for responses in one piece, and the live events
                 have no text.
         """
-        self._agent = agent
+        check_instance("agent", agent, Agent, "give an Agent of the OpenAI Agents SDK")
+        check_instance("run_config", run_config, RunConfig | None, "give a RunConfig, or None")
+        check_instance("hooks", hooks, RunHooksBase | None, "give an object of a class under RunHooks, or None")
+        check("max_turns", max_turns, max_turns is None or is_whole(max_turns), "give a whole number from 1, or None")
         check_callables(context=context)
-        check_mappings(models=models)
+        check_mappings(models=models, error_handlers=error_handlers)
+        self._agent = agent
         self._policies = check_policies(tools)
         self._runs = AgentRuns[ContextT](
             agent=agent,
@@ -138,6 +150,7 @@ class OpenAIAgentsRunner(Generic[ContextT]):
             state = await self._close(request.step, state, BatchSettled())
         batch = request.input if isinstance(request.input, BatchSettled) else BatchSettled()
         tools = ReplayedTools(records=read_records(batch.calls))
+        check_halts(tools.records)
         step = ModelStepRun(runs=self._runs, state=state, request=request, tools=tools)
         async with self._runs.open_context(request.step) as context:
             with translate_failures():

@@ -68,8 +68,7 @@ class AgentRuns(Generic[ContextT]):
 
         MCP servers are connected before, because every Step asks them for their tools.
         """
-        await self.servers.ensure()
-        async with open_for_step(self.context, step) as context:
+        async with self.servers.connected(), open_for_step(self.context, step) as context:
             yield context
 
     def config_for(self, step: StepContext) -> RunConfig:

@@ -45,6 +45,7 @@ class ToolRecord(_Document):
         usage: What agents inside the tool used, as JSON.
         custom_data: What the tool's own extractor attached to the result; never sent to the model.
         rejection: The agent's own callback refused the call, with this message.
+        halt: A guardrail of the tool tripped and ends the turn, with this message.
     """
 
     output: JsonValue = None
@@ -52,6 +53,7 @@ class ToolRecord(_Document):
     usage: JsonValue = None
     custom_data: JsonValue = None
     rejection: str | None = None
+    halt: str | None = None
 
 
 class _Value(_Document):

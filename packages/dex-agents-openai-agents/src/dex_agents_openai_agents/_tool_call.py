@@ -3,7 +3,13 @@
 import json
 from typing import Any, cast
 
-from agents import Runner, RunResultStreaming, RunState
+from agents import (
+    Runner,
+    RunResultStreaming,
+    RunState,
+    ToolInputGuardrailTripwireTriggered,
+    ToolOutputGuardrailTripwireTriggered,
+)
 from agents.items import ToolApprovalItem, ToolCallOutputItem
 from pydantic import BaseModel, JsonValue
 
@@ -52,10 +58,17 @@ async def run_one_call(
         result.cancel(mode="after_turn")
         try:
             await drain(result, None)
+        except (ToolInputGuardrailTripwireTriggered, ToolOutputGuardrailTripwireTriggered) as tripped:
+            # What it kept from the model stays kept; the next RunModel Step ends the turn, as it ends a plain run.
+            record = ToolRecord(output=str(tripped), halt=str(tripped))
+            return Returned(record=record.model_dump(mode="json"), text=str(tripped), is_error=True)
         except Exception as error:
             if isinstance(error.__cause__, ToolDidNotHappen):
                 raise error.__cause__ from error
             raise
+    if tools.is_error:
+        # It may have been an MCP server, which a list of tools that is kept would not show.
+        runs.servers.doubt()
     if tools.error is not None:
         raise tools.error
     item = _find_output(result, tools.call_id)
@@ -77,7 +90,7 @@ def _answer(state: RunState[Any, Any], request: CallToolRequest) -> set[str]:
             state.approve(item)
         elif request.resume is not None and answer is not None:
             answered.add(question_id(item))
-            if answer.approved and answer.arguments is None:
+            if answer.approved and answer.arguments in (None, call_arguments(item.raw_item)):
                 state.approve(item)
             elif answer.approved:
                 # The inner run is not ours to edit; its model can ask again as the person wants it.

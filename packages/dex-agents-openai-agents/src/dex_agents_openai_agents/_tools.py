@@ -8,6 +8,7 @@ from agents import ApplyPatchTool, CustomTool, FunctionTool, RunContextWrapper, 
 from agents.items import ToolApprovalItem
 from pydantic import JsonValue
 
+from dex_agents.errors import TurnFailedError
 from dex_agents.runner import BatchSettled, Waiting
 from dex_agents.tools import (
     Answer,
@@ -110,6 +111,17 @@ def _to_question(item: ToolApprovalItem) -> Question:
 def read_records(calls: Sequence[SettledCall]) -> dict[str, ToolRecord]:
     """Return what the settled calls left behind, by call id."""
     return {settled.call.call_id: _to_record(settled) for settled in calls}
+
+
+def check_halts(records: Mapping[str, ToolRecord]) -> None:
+    """End the turn where a guardrail of one of its tools tripped.
+
+    Raises:
+        TurnFailedError: One did; the text is the guardrail's.
+    """
+    for record in records.values():
+        if record.halt is not None:
+            raise TurnFailedError(record.halt)
 
 
 def _to_record(settled: SettledCall) -> ToolRecord:

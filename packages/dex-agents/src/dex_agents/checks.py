@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from datetime import timedelta
+from types import UnionType
 from typing import Final, TypeGuard, cast
 
 from dex_agents.errors import ConfigurationError
@@ -31,7 +32,7 @@ def check(name: str, value: object, fits: bool, remedy: str) -> None:
         raise ConfigurationError(f"{name} is {shown}: {remedy}")
 
 
-def check_instance(name: str, value: object, kind: type, remedy: str) -> None:
+def check_instance(name: str, value: object, kind: type | UnionType, remedy: str) -> None:
     """Refuse a value of another type; as `check`."""
     check(name, value, isinstance(value, kind), remedy)
 
