@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
 
@@ -28,7 +29,9 @@ from dex import (
 )
 
 from dex_agents_embedded import EmbeddedEngine, _retention
-from engine_world import World
+from dex_agents_embedded._store.statements import Operation, Statement
+from dex_agents_embedded._store.writer import Writer
+from engine_world import World, eventually
 
 big = AttributeMap("big", str)
 secret = Attribute("secret", str, hard_delete_on_null=True)
@@ -97,6 +100,37 @@ async def test_a_closed_run_is_deleted_with_everything_and_its_id_can_be_used_ag
         async with asyncio.timeout(5):
             while any(row_counts(tmp_path).values()):  # noqa: ASYNC110 - the file has no event
                 await asyncio.sleep(0.02)
+
+
+async def test_a_run_is_found_no_more_while_its_deletion_is_being_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flow = FillFlow()
+    asked: list[str] = []
+    async with World(tmp_path, flow, engine=EmbeddedEngine(tmp_path / "data", retention_seconds=0.1)) as world:
+        write = Writer.submit
+
+        def submit(writer: Writer, operations: Iterable[Operation]) -> asyncio.Future[None]:
+            rows = list(operations)
+            if any(row.statement is Statement.RUN_DELETE for row in rows):
+                # The deletion waits for what a client is told in the meantime.
+                asking = asyncio.ensure_future(world.client.describe_flow("closed"))
+                asking.add_done_callback(lambda done: asked.append(type(done.exception()).__name__))
+                deleted = asyncio.get_running_loop().create_future()
+                asking.add_done_callback(lambda _: write(writer, rows).add_done_callback(lambda _: done(deleted)))
+                return deleted
+            return write(writer, rows)
+
+        def done(future: asyncio.Future[None]) -> None:
+            future.set_result(None)
+
+        monkeypatch.setattr(Writer, "submit", submit)
+        await world.start_worker()
+        await world.client.start_flow(flow, "closed", 1)
+        await world.finish("closed")
+        await gone(world, "closed")
+        await eventually(lambda: bool(asked))
+        assert asked == ["FlowNotFoundError"]
 
 
 async def test_a_deletion_that_a_crash_cut_off_goes_on(tmp_path: Path) -> None:

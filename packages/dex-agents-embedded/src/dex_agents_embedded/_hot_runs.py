@@ -116,6 +116,7 @@ class HotRuns:
         self._capacity = capacity
         self._runs: OrderedDict[int, HotRun] = OrderedDict()
         self._newest: dict[str, int] = {}
+        self._leaving: set[int] = set()
 
     def add(self, run: Run, start_row: Operation) -> HotRun:
         """Take in a new run, the newest of its Flow."""
@@ -133,6 +134,8 @@ class HotRuns:
         """
         hot = self._runs.get(run_key)
         if hot is None:
+            if run_key in self._leaving:
+                raise LookupError(f"the run with the key {run_key} is being deleted")
             hot = self._runs[run_key] = HotRun(self._loader.load(run_key))
             self._evict(keep=run_key)
         else:
@@ -147,23 +150,27 @@ class HotRuns:
             if not run_id or hot.run.run_id == run_id:
                 return hot
         run_key = self._loader.find_run(flow_id, run_id)
-        return None if run_key is None else self.get(run_key)
+        return None if run_key is None or run_key in self._leaving else self.get(run_key)
 
     def forget(self, run_key: int) -> bool:
-        """Drop a run that is about to be deleted.
+        """Drop a run that is about to be deleted; until `left` says that it is, nobody finds it on the disk either.
 
         Returns:
             False when something goes on with it, so that it must stay.
         """
         hot = self._runs.get(run_key)
-        if hot is None:
-            return True
-        if not hot.is_quiet:
-            return False
-        del self._runs[run_key]
-        if self._newest.get(hot.run.flow_id) == run_key:
-            del self._newest[hot.run.flow_id]
+        if hot is not None:
+            if not hot.is_quiet:
+                return False
+            del self._runs[run_key]
+            if self._newest.get(hot.run.flow_id) == run_key:
+                del self._newest[hot.run.flow_id]
+        self._leaving.add(run_key)
         return True
+
+    def left(self, run_keys: Iterable[int]) -> None:
+        """Take note that dropped runs are on the disk no more."""
+        self._leaving.difference_update(run_keys)
 
     def __iter__(self) -> Iterator[HotRun]:
         return iter(list(self._runs.values()))

@@ -62,6 +62,7 @@ class Retention:
                 break
             # From this commit on the runs are gone for everybody; the rest of their rows follows.
             await self._write(operation for run_key in expired for operation in _hide(run_key))
+            self._runs.left(expired)
         if count:
             _logger.info("deleted %d closed Flow runs whose retention was over", count)
         return count
