@@ -217,13 +217,23 @@ async def test_a_fork_shows_the_summary_that_its_model_reads(tmp_path: Path) -> 
         assert snapshot.summary is not None
         assert snapshot.summary.turn_id == "turn-3"
 
-        newest, older = await session.fork("s-2"), await session.fork("s-3", from_sequence=3)
+        with_it, older = await session.fork("s-2"), await session.fork("s-3", from_sequence=3)
 
-        assert (await newest.snapshot()).summary == snapshot.summary
-        # That of its turn is a later one's by now.
+        assert (await with_it.snapshot()).summary == snapshot.summary
         assert (await older.snapshot()).summary is None
-        assert (await newest.ask("recall", timeout=10)).text.startswith("summary:")
+        assert (await with_it.ask("recall", timeout=10)).text.startswith("summary:")
         assert not (await older.ask("recall", timeout=10)).text.startswith("summary:")
+
+        # A summary that a newer one has replaced is kept for the turns after which it stood, and no longer.
+        for text in ("pad 1200", "pad 1200", "pad 1200"):
+            await session.ask(text, timeout=10)
+        newest = (await session.snapshot()).summary
+        assert newest is not None
+        assert newest.turn_id != "turn-3"
+        again = await session.fork("s-4", from_sequence=5)
+        assert (await again.snapshot()).summary == snapshot.summary
+        before = await session.fork("s-5", from_sequence=3)
+        assert (await before.snapshot()).summary is None
 
 
 class Escaping(ScriptedRunner):

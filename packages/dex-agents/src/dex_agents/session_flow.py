@@ -301,8 +301,8 @@ class AgentSessionFlow(Flow[SessionStart]):
             schema.TOOL_CALLS,
             schema.UNSETTLED_CALLS,
             schema.INTERRUPTS,
-            schema.SUMMARIES,
         ),
+        load_attribute_map_instances=(schema.SUMMARIES.load(schema.LATEST_SUMMARY),),
     )
     def get_agent_snapshot(self, context: Context) -> RPCResult[AgentSnapshot]:
         """Return the session in one look; works on a stopped session until its retention ends."""

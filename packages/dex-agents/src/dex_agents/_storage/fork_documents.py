@@ -51,7 +51,7 @@ class TurnEndPage(Stored):
         text: A piece of the `FrameworkState` as JSON; `null` when there was none.
         next_offset: Where the next piece begins; None at the end.
         summary: With the last piece: what the model read in place of older messages after the turn. None before the
-            first compaction, and after a turn that is older than the newest summary: older ones are not kept.
+            first compaction, and where an older summary is not kept.
     """
 
     version: int = 1

@@ -105,7 +105,7 @@ DEFINITIONS: Final = (
 
 
 LATEST_SUMMARY: Final = "latest"
-"""The only instance of `SUMMARIES`."""
+"""The instance of `SUMMARIES` that holds now; `kept_summaries` names those of earlier turns."""
 
 
 def batch_channel(batch: int) -> str:

@@ -154,7 +154,7 @@ class StateStore:
         """Forget the turn's start and everything that the state no longer reaches.
 
         Returns:
-            What of the forgotten the turn's start had reached, by number.
+            What of the forgotten is older than the turn, by number: the ends of earlier turns may need it.
         """
         turn_start, self._turn_start = self._turn_start, None
         RUN_STATE.delete(self._context, TURN_START_KEY)
@@ -167,7 +167,8 @@ class StateStore:
             self._remember(known)
         if not forgotten or turn_start is None:
             return {}
-        return {number: forgotten[number] for number in self._parts.reach(turn_start.root) & forgotten.keys()}
+        # Not only what the start reached: a part can outlive its use by some turns, in a pack that others still need.
+        return {number: part for number, part in forgotten.items() if number < turn_start.next_part}
 
     def _collect(self, *roots: StateHead | None) -> dict[int, Part]:
         """Delete the packs that no root reaches, and shrink those that are mostly dead; return what was in them."""

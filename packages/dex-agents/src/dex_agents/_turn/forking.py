@@ -16,13 +16,14 @@ from dex_agents._storage.fork_documents import (
     TurnEndPage,
     TurnEndRequest,
 )
+from dex_agents._storage.kept_summaries import summary_after
 from dex_agents._storage.kept_turns import TurnEnd, kept_parts, turn_ends
 from dex_agents._storage.message_log import message_key
 from dex_agents._storage.records import MessageIndex
 from dex_agents._storage.session_editor import SessionEditor
 from dex_agents._storage.state_store import PartsMissingError, StateStore, write_head, write_pack
 from dex_agents.runner import FrameworkState
-from dex_agents.snapshot import ContextSummary, SessionSettings, SessionStatus
+from dex_agents.snapshot import SessionSettings, SessionStatus
 
 _PAGE_CHARACTERS: Final = 400_000
 """Of the state's text; escaped twice and in UTF-8 that is under 3 MiB."""
@@ -54,18 +55,8 @@ def read_end(context: Context, request: TurnEndRequest) -> TurnEndPage:
         deleted_before_sequence=index.deleted_before_sequence,
         text=text[request.offset : next_offset],
         next_offset=next_offset if has_more else None,
-        summary=None if has_more else _summary_after(context, end),
+        summary=summary_after(context, end.record.turn_number) if end.record.context and not has_more else None,
     )
-
-
-def _summary_after(context: Context, end: TurnEnd) -> ContextSummary | None:
-    """Return the summary that stood after a turn; None when there was none, or a newer one has taken its place."""
-    if end.record.context is None:
-        return None
-    summary = schema.find_instance(context, schema.SUMMARIES, schema.LATEST_SUMMARY)
-    if summary is None or int(summary.turn_id.removeprefix("turn-")) > end.record.turn_number:
-        return None
-    return summary
 
 
 def _forkable(store: StateStore, ends: dict[str, TurnEnd]) -> tuple[str, ...]:

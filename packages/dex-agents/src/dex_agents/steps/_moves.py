@@ -30,6 +30,7 @@ from dex_agents._storage.schema import (
     RUN_STATE,
     SETTLED_CALLS,
     STATUS,
+    SUMMARIES,
     TOOL_CALLS,
     TURN_MAIL,
     UNSETTLED_CALLS,
@@ -74,7 +75,10 @@ def to_compact_context(turn: TurnRecord, kind: Literal["new_turn", "batch_settle
     from dex_agents.steps.compact_context import CompactContext
 
     step_input = RunModelInput(turn_id=turn.turn_id, kind=kind, compaction="running")
-    return StepMovement(CompactContext, step_input, options=_model_options(turn, kind, MODEL_ATTEMPTS))
+    options = _model_options(turn, kind, MODEL_ATTEMPTS)
+    return StepMovement(
+        CompactContext, step_input, options=replace(options, execute_load_attribute_maps=(RUN_STATE, SUMMARIES))
+    )
 
 
 def _model_options(

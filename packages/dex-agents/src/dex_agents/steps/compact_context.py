@@ -5,8 +5,8 @@ import time
 from dex import AsyncContext, StepDecision, StepOptions, ValueMappingError, go_to_many
 from pydantic import JsonValue
 
+from dex_agents._storage.kept_summaries import replace_summary
 from dex_agents._storage.records import RunModelInput
-from dex_agents._storage.schema import LATEST_SUMMARY, SUMMARIES
 from dex_agents._storage.session_editor import SessionEditor
 from dex_agents._storage.state_store import StateStore
 from dex_agents._stored import NOT_UNICODE, in_unicode
@@ -144,7 +144,7 @@ class CompactContext(SessionStep[RunModelInput]):
             turn_id=session.turn.turn_id,
             written_at=time.time(),
         )
-        SUMMARIES.set(context, LATEST_SUMMARY, summary)
+        replace_summary(context, summary, session.turn.number, self._services.options.forkable_turns)
         data: JsonValue = {"summarized_before_sequence": summary.summarized_before_sequence}
         events.write(AgentEventType.CONTEXT_COMPACTED, text=compacted.summary, data=data)
 
