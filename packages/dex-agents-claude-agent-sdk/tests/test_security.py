@@ -114,9 +114,12 @@ async def test_subagents_read_inside_the_segment_and_their_writes_are_refused_wi
         ({"resume": "x"}, "resume='x'"),
         ({"continue_conversation": True}, "continue_conversation"),
         ({"fork_session": True}, "fork_session"),
+        ({"permission_prompt_tool_name": "ask"}, "permission_prompt_tool_name='ask'.*use can_use_tool"),
     ],
 )
-def test_options_that_name_a_conversation_are_refused(shop: Shop, change: dict[str, Any], text: str) -> None:
+def test_options_that_name_a_conversation_or_pass_over_people_are_refused(
+    shop: Shop, change: dict[str, Any], text: str
+) -> None:
     with pytest.raises(ConfigurationError, match=text):
         session_flow(shop.options(**change), name="shop")
     with pytest.raises(ConfigurationError, match="no name of an environment variable"):

@@ -305,6 +305,21 @@ async def test_the_agents_own_question_is_answered_together_with_the_batch() -> 
     assert answer_of(await session.send("go")) == "answer because"
 
 
+async def test_a_question_that_was_answered_is_open_no_more_when_the_turn_fails_behind_it() -> None:
+    open_questions: list[str] = []
+
+    class Watched(HandWrittenRunner):
+        async def close_turn(self, request: CloseTurnRequest) -> Closed:
+            open_questions.extend(question.id for question in request.questions)
+            return await super().close_turn(request)
+
+    script: Script = {"go": [(Question(id="q", kind="answer", prompt="Why?"),), "{last}"]}
+    session = InMemorySession(lambda: Watched(script), decide=lambda pending: answer_with("because"))
+    await session.send("go", TurnPlan(fail_model_step=2))
+    await session.send("go", TurnPlan(cancel_after_calls=0))
+    assert open_questions == ["q"]
+
+
 async def test_a_tool_that_comes_back_later_spends_no_attempt() -> None:
     visits: list[int] = []
 

@@ -93,6 +93,11 @@ def check_options(options: ClaudeAgentOptions, environment: Iterable[str]) -> No
     for name in ("continue_conversation", "fork_session", "enable_file_checkpointing"):
         if getattr(options, name):
             raise ConfigurationError(f"the options set {name}: leave it out, it cannot be used in a session")
+    if options.permission_prompt_tool_name is not None:
+        raise ConfigurationError(
+            f"the options set permission_prompt_tool_name={options.permission_prompt_tool_name!r}, which would not be "
+            "asked about calls that run in Steps: use can_use_tool, or policies with approval=True"
+        )
     for name in environment:
         if not _PLAIN_NAME.fullmatch(name):
             raise ConfigurationError(f"{name!r} is no name of an environment variable")

@@ -285,6 +285,8 @@ class InMemorySession:
             await answer_question(self._decide, PendingQuestion(question=question, call=None, call_id=""))
             for question in waiting.questions
         ]
+        # What was answered is open no more, as for a session on an engine.
+        self._open = (waiting.model_copy(update={"questions": ()}), calls)
         self.steps.append("ResumeTurn")
         self._log_results(calls)
         return BatchSettled(calls=tuple(call.settled() for call in calls), answers=tuple(answers))
