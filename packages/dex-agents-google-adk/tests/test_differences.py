@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from google.adk.agents.base_agent import BaseAgent
+from google.adk.agents.callback_context import CallbackContext
 from google.adk.agents.llm_agent import LlmAgent
 from google.adk.apps.app import App
 from google.adk.events.event import Event
@@ -29,13 +30,18 @@ def agent_of(world: World, script: Any, *tools: Any, **fields: Any) -> LlmAgent:
     return LlmAgent(name="root", model=world.model(script), tools=list(tools), **fields)
 
 
-async def test_a_tools_exception_is_told_to_the_model_and_does_not_end_the_run() -> None:
+@pytest.mark.parametrize("raises", ["broken", "before_tool_callback", "after_tool_callback"])
+async def test_an_exception_of_a_tool_is_told_to_the_model_and_does_not_end_the_run(raises: str) -> None:
+    def raise_error(*_: Any, **__: Any) -> None:
+        raise ConnectionError("no line")
+
     def build(world: World) -> LlmAgent:
         def broken(x: int) -> str:
             """Break."""
-            raise ConnectionError("no line")
+            return "whole" if raises != "broken" else str(raise_error())
 
-        return agent_of(world, [[call("broken", {"x": 1})], "sorry"], broken)
+        callbacks: dict[str, Any] = {} if raises == "broken" else {raises: raise_error}
+        return agent_of(world, [[call("broken", {"x": 1})], "sorry"], broken, **callbacks)
 
     plain = await run_plainly(Scenario(name="", build=build))
     durable = await run_durably(Scenario(name="", build=build), "whole responses")
@@ -158,6 +164,28 @@ async def test_objects_in_the_state_become_json() -> None:
     agent, _, _ = simple([[call("put", {})], [call("get", {})], "done"], put, get)
     finished(await session_of(agent).send("go"))
     assert seen == [[1, 2]]
+
+
+async def test_a_value_of_the_state_that_is_changed_in_place_is_kept_as_in_a_plain_run() -> None:
+    def note(word: str, tool_context: ToolContext) -> str:
+        """Note a word."""
+        tool_context.state["words"].append(word)
+        return "noted"
+
+    def begin(callback_context: CallbackContext) -> None:
+        callback_context.state["runs"].append(1)
+
+    def build(world: World) -> LlmAgent:
+        calls = [[call("note", {"word": "one"})], [call("note", {"word": "two"})], "done"]
+        return agent_of(world, calls, note, instruction="{words} {runs}", before_agent_callback=begin)
+
+    def scenario() -> Scenario:
+        return Scenario(name="", build=build, turns=("go", "go on"), state={"words": ["zero"], "runs": []})
+
+    plain = await run_plainly(scenario())
+    durable = await run_durably(scenario(), "whole responses")
+    assert [one.instruction for one in durable.shown] == [one.instruction for one in plain.shown]
+    assert "['zero', 'one', 'two', 'one', 'two'] [1, 1]" in durable.shown[-1].instruction
 
 
 async def test_user_state_belongs_to_its_session() -> None:

@@ -13,7 +13,7 @@ from google.adk.runners import Runner
 from google.adk.sessions.in_memory_session_service import InMemorySessionService
 from google.adk.tools.function_tool import FunctionTool
 from google.genai import Client, types
-from pydantic import BaseModel, JsonValue
+from pydantic import BaseModel, Field, JsonValue
 
 from dex_agents.runner import Finished
 from dex_agents.testing import InMemorySession, PendingQuestion, approve, deny
@@ -30,6 +30,11 @@ class Report(BaseModel):
     number: int
 
 
+class Order(BaseModel):
+    customer_name: str = Field(alias="customerName")
+    note: str | None = None
+
+
 def make_agent(client: Client, output_type: Any) -> LlmAgent:
     def look_up(city: str) -> dict[str, str]:
         """Say what the weather is."""
@@ -43,11 +48,19 @@ def make_agent(client: Client, output_type: Any) -> LlmAgent:
         """Take a photo."""
         return {"note": "see", "image": types.Part(inline_data=types.Blob(data=b"\x89PNG", mime_type="image/png"))}
 
+    def find() -> dict[str, Any]:
+        """Find orders."""
+        return {"orders": [Order(customerName="eve")], "seal": b"\xff\x00", "next": None}
+
+    def newest() -> Order:
+        """Find the newest order."""
+        return Order(customerName="bob", note="fast")
+
     return LlmAgent(
         name="root",
         model=Gemini(model="gemini-3-flash", client=client),
         instruction="Be brief.",
-        tools=[look_up, photo, FunctionTool(pay, require_confirmation=True)],
+        tools=[look_up, photo, find, newest, FunctionTool(pay, require_confirmation=True)],
         output_schema=output_type,
     )
 
@@ -93,6 +106,10 @@ CONVERSATIONS = {
             Reply(tool_calls=[call("look_up", "c0", city="Oslo"), call("look_up", "c1", city="Rome")]),
             Reply(text="sunny"),
         ]
+    ),
+    "results that are models and bytes": Conversation(
+        [Reply(tool_calls=[call("find"), call("newest")]), Reply(text="found"), Reply(text="still there")],
+        ("go", "go on"),
     ),
     "confirmations": Conversation(
         [

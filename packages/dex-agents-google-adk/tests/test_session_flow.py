@@ -18,6 +18,7 @@ from pydantic import BaseModel
 
 import dex_agents_google_adk
 from dex_agents import AgentHost, ToolEffect, ToolPolicy, current_tool_call
+from dex_agents.errors import ConfigurationError
 from dex_agents.session import AgentSession
 from dex_agents_google_adk import session_flow
 from dex_agents_google_adk.testing import ScriptedLlm, ShownRequest, call
@@ -151,6 +152,21 @@ def test_a_flow_has_the_agents_name_or_another() -> None:
     agent = LlmAgent(name="shop", model=ScriptedLlm(["x"]))
     assert session_flow(agent).name == "shop"
     assert session_flow(agent, name="desk").name == "desk"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"agent": None}, "agent is None: give an agent, an App or a Workflow of Google ADK"),
+        ({"agent": LlmAgent}, "agent is a ModelMetaclass: give an agent"),
+        ({"agent": "gemini-3-flash"}, "agent is 'gemini-3-flash': give an agent"),
+        ({"run_config": {}}, "run_config is a dict: give a RunConfig, or None"),
+    ],
+)
+def test_a_wrong_argument_is_named_with_the_remedy(arguments: dict[str, Any], message: str) -> None:
+    given: dict[str, Any] = {"agent": LlmAgent(name="shop", model=ScriptedLlm(["x"])), **arguments}
+    with pytest.raises(ConfigurationError, match=message):
+        session_flow(given.pop("agent"), **given)
 
 
 def test_the_public_names_are_these() -> None:

@@ -155,13 +155,23 @@ async def test_a_state_that_cannot_be_read_names_both_versions(change: dict[str,
     assert "google-adk" in str(error)
 
 
-async def test_a_state_value_that_is_no_json_fails_the_turn_and_is_named() -> None:
+@pytest.mark.parametrize("value", [object(), b"\xff"])
+async def test_a_state_value_that_is_no_json_fails_the_turn_or_the_call_and_is_named(value: object) -> None:
     def before(callback_context: Any) -> None:
-        callback_context.state["client"] = object()
+        callback_context.state["client"] = value
 
     agent, _, _ = simple(["x"], before_agent_callback=before)
-    with pytest.raises(TurnFailedError, match="the session state 'client' is of type 'object'"):
+    message = f"the session state 'client' is of type '{type(value).__name__}'"
+    with pytest.raises(TurnFailedError, match=message):
         raise error_of(await session_of(agent).send("go"))
+
+    def put(tool_context: Any) -> None:
+        """Put."""
+        tool_context.state["client"] = value
+
+    agent, model, _ = simple([[call("put", {}, "a")], "done"], put)
+    finished(await session_of(agent).send("go"))
+    assert message in str(model.shown[1].results["a"])
 
 
 async def test_a_model_that_gives_no_answer_fails_the_turn() -> None:

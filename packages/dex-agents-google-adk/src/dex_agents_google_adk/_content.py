@@ -3,7 +3,7 @@
 import base64
 import json
 from collections.abc import Collection, Sequence
-from typing import cast
+from typing import Any, cast
 
 from google.genai import types
 from pydantic import JsonValue
@@ -63,7 +63,7 @@ def _from_part(part: types.Part, owner: str) -> Block | None:
         return CallBlock(owner=owner, call_id=call.id or "", name=call.name or "", arguments=arguments_of(call))
     if part.function_response is not None:
         response = part.function_response
-        result = cast("dict[str, JsonValue]", to_jsonable_python(response.response or {}, serialize_unknown=True))
+        result = response_as_json(response.response)
         return ResultBlock(
             owner=owner,
             call_id=response.id or "",
@@ -89,6 +89,17 @@ def _from_media(part: types.Part) -> Block | None:
             media_type=part.file_data.mime_type or "application/octet-stream", uri=part.file_data.file_uri
         )
     return None
+
+
+def response_as_json(response: dict[str, Any] | None) -> dict[str, JsonValue]:
+    """Return what a tool returned in the form in which ADK's Gemini client sends it.
+
+    That is: fields of Pydantic models under their own names, without those that are None, and bytes in base64.
+    """
+    given = to_jsonable_python(
+        response or {}, serialize_unknown=True, by_alias=False, exclude_none=True, bytes_mode="base64"
+    )
+    return cast("dict[str, JsonValue]", given)
 
 
 def arguments_of(call: types.FunctionCall) -> JsonValue:

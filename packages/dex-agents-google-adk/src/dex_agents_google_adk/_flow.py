@@ -60,7 +60,7 @@ def session_flow(
         settings_resolver: Makes a model and instructions of a session's settings; a reasoning effort fails the turn.
 
     Raises:
-        ConfigurationError: No Flow can have the name.
+        ConfigurationError: No Flow can have the name, or an argument is of a wrong type.
     """
     runner = GoogleADKRunner(
         agent,

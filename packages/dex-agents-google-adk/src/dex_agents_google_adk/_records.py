@@ -8,10 +8,9 @@ from google.adk.events.event import Event
 from google.adk.events.event_actions import EventActions
 from google.genai import types
 from pydantic import JsonValue
-from pydantic_core import to_jsonable_python
 
 from dex_agents.tools import Denied, Returned, SettledCall
-from dex_agents_google_adk._content import is_error, result_text
+from dex_agents_google_adk._content import is_error, response_as_json, result_text
 from dex_agents_google_adk._state import ToolRecord, dump_values, without_empty
 
 REJECTED: Final = "This tool call is rejected."
@@ -31,8 +30,7 @@ def record_of(event: Event) -> ToolRecord:
     parts: list[JsonValue] = [
         json.loads(part.model_dump_json(by_alias=True, exclude_none=True)) for part in response.parts or []
     ]
-    result: Any = to_jsonable_python(response.response or {}, serialize_unknown=True)
-    return ToolRecord(response=cast("dict[str, JsonValue]", result), parts=parts, actions=dump_actions(event.actions))
+    return ToolRecord(response=response_as_json(response.response), parts=parts, actions=dump_actions(event.actions))
 
 
 def dump_actions(actions: EventActions) -> dict[str, JsonValue]:

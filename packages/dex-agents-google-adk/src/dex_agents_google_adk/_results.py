@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Collection, Sequence
-from typing import Any, Final, cast
+from typing import Final, cast
 
 from google.adk.agents.base_agent import BaseAgent
 from google.adk.agents.llm_agent import LlmAgent
@@ -15,7 +15,7 @@ from pydantic_core import to_jsonable_python
 from dex_agents.errors import TurnFailedError
 from dex_agents.messages import CallBlock, Message, ResultBlock
 from dex_agents.runner import Finished
-from dex_agents_google_adk._content import from_content, result_text
+from dex_agents_google_adk._content import from_content, response_as_json, result_text
 
 _ANSWERING_TOOL: Final = "set_model_response"
 """With its call the model gives a typed answer; people read the answer."""
@@ -50,8 +50,7 @@ def to_finished(events: Sequence[Event], root: BaseNode) -> Finished:
             return Finished(text=output if isinstance(output, str) else json.dumps(output), output=output)
         if responses := event.get_function_responses():
             # A tool whose result is not summarized has the last word.
-            result: Any = to_jsonable_python(responses[-1].response or {}, serialize_unknown=True)
-            return Finished(text=result_text(result))
+            return Finished(text=result_text(response_as_json(responses[-1].response)))
     return Finished(text="")
 
 

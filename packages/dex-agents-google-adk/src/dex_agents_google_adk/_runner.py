@@ -11,7 +11,7 @@ from google.adk.models.base_llm import BaseLlm
 from google.adk.workflow import BaseNode
 from google.genai import types
 
-from dex_agents.checks import check_callables, check_mappings, check_policies
+from dex_agents.checks import check_callables, check_instance, check_mappings, check_policies
 from dex_agents.errors import ToolDidNotHappen, TurnFailedError
 from dex_agents.runner import (
     Again,
@@ -93,6 +93,8 @@ class GoogleADKRunner:
                 before left; True for all. For tools that read and then write the same state.
             streaming: Stream model responses to the session's live events.
         """
+        check_instance("agent", agent, App | BaseNode, "give an agent, an App or a Workflow of Google ADK")
+        check_instance("run_config", run_config, RunConfig | None, "give a RunConfig, or None")
         check_callables(user_id=user_id, initial_state=initial_state)
         check_mappings(models=models)
         self._policies = check_policies(tools)

@@ -130,7 +130,7 @@ def read_state(state: FrameworkState | None) -> SessionState:
             f"the state was written by {theirs} and cannot be read by {ours}: {error.errors(include_input=False)[:3]}",
             newer_writer=release_numbers(state.framework_version) > release_numbers(installed_version()),
         ) from error
-    return SessionState(events=events, state=dict(value.state), turn=value.turn)
+    return SessionState(events=events, state=copy_values(value.state), turn=value.turn)
 
 
 def write_state(state: SessionState) -> FrameworkState:
@@ -192,6 +192,11 @@ def without_empty(values: dict[str, Any]) -> dict[str, JsonValue]:
     return {key: item for key, item in values.items() if item != {}}
 
 
+def copy_values(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Copy values that are JSON, so that code that changes them in place changes nothing else."""
+    return cast("dict[str, Any]", json.loads(json.dumps(values)))
+
+
 def dump_values(values: Mapping[str, Any]) -> dict[str, JsonValue]:
     """Write session state as JSON.
 
@@ -202,7 +207,7 @@ def dump_values(values: Mapping[str, Any]) -> dict[str, JsonValue]:
     for key, value in values.items():
         try:
             dumped[key] = cast("JsonValue", to_jsonable_python(value))
-        except PydanticSerializationError as error:
+        except (PydanticSerializationError, UnicodeDecodeError) as error:
             raise TurnFailedError(
                 f"the session state {key!r} is of type {type(value).__name__!r} and cannot be written as JSON: store "
                 "text, numbers, lists and objects of those"

@@ -1,5 +1,7 @@
 """One tool call alone, through ADK's whole pipeline."""
 
+from typing import Any
+
 from google.adk.agents.callback_context import CallbackContext
 from google.adk.agents.invocation_context import InvocationContext
 from google.adk.agents.llm_agent import LlmAgent
@@ -32,7 +34,7 @@ from dex_agents_google_adk._questions import (
 from dex_agents_google_adk._records import record_of, returned, to_record
 from dex_agents_google_adk._runs import AdkRuns, as_agent
 from dex_agents_google_adk._sessions import tools_of
-from dex_agents_google_adk._state import SessionState
+from dex_agents_google_adk._state import SessionState, copy_values
 from dex_agents_google_adk._toolsets import ToolListingError, raise_listing_failure
 from dex_agents_google_adk._usage import UsageMeter
 
@@ -50,6 +52,8 @@ class ToolCallRun:
         self._request = request
         self._listing_failures: dict[str, Exception] = {}
         self._meter = UsageMeter()
+        self._state_found: dict[str, Any] = {}
+        self._session_state: dict[str, Any] = {}
         self.reached = request.has_asked
 
     async def run(self) -> ToolOutcome:
@@ -90,10 +94,17 @@ class ToolCallRun:
             return ask_for_credential(self._request, config)
         if (wanted := _wanted_confirmation(result)) is not None:
             return ask_for_confirmation(self._request, wanted)
+        self._keep_state(result.actions)
         record = with_reason(record_of(result), self._request).model_copy(update={"usage": self._meter.usage})
         if tool.is_long_running and self._runs.is_resumable:
             return ask_for_result(self._request, record)
         return returned(record)
+
+    def _keep_state(self, actions: EventActions) -> None:
+        """Add the state values that were changed in place, of which ADK takes no note, to what a call leaves behind."""
+        found, now = self._state_found, self._session_state
+        in_place = {key: now[key] for key, value in found.items() if key in now and now[key] != value}
+        actions.state_delta = {**in_place, **actions.state_delta}
 
     def _find_call(self) -> tuple[Event, types.FunctionCall]:
         for event in reversed(self._state.events):
@@ -108,6 +119,8 @@ class ToolCallRun:
         for settled in self._request.earlier:
             actions = EventActions.model_validate(to_record(settled).actions)
             sessions.session.state.update(actions.state_delta)
+        self._state_found = sessions.session.state
+        self._session_state = sessions.session.state = copy_values(self._state_found)
         root = as_agent(self._runs.root)
         clone = self._runs.root if root is None else clone_agents(root, report=self._report_listing_failure)
         runner = self._runs.open_runner(sessions, clone, [self._meter, *self._runs.app.plugins])
