@@ -11,7 +11,8 @@ from pydantic import JsonValue
 from dex_agents._storage import state_store
 from dex_agents._storage.bounded_cache import BoundedCache
 from dex_agents._storage.state_store import HEAD_KEY, StateStore
-from dex_agents.runner import FrameworkState
+from dex_agents._stored import NOT_UNICODE
+from dex_agents.runner import FrameworkState, KeptObject
 
 
 class MemoryMap:
@@ -20,6 +21,7 @@ class MemoryMap:
     def __init__(self) -> None:
         self.texts: dict[str, str] = {}
         self.written = 0
+        self.is_remembered = True
 
     def get(self, _: Context, key: str) -> str:
         return self.texts[key]
@@ -43,7 +45,8 @@ def stored(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
     stored = MemoryMap()
     monkeypatch.setattr(state_store, "RUN_STATE", stored)
     monkeypatch.setattr(state_store, "find_instance", lambda _, __, key: stored.texts.get(key))  # pyright: ignore
-    if request.param != "same Worker":
+    stored.is_remembered = request.param == "same Worker"
+    if not stored.is_remembered:
         monkeypatch.setattr(BoundedCache, "get", lambda _, __: None)  # pyright: ignore
     yield stored
 
@@ -55,6 +58,12 @@ def state_of(value: JsonValue) -> FrameworkState:
 def value_now() -> Any:
     state = StateStore(CONTEXT).load()
     return None if state is None else state.value
+
+
+def shared_messages() -> Any:
+    state = StateStore(CONTEXT).load(shares=True)
+    assert state is not None
+    return cast("Any", state.value)["messages"]
 
 
 def messages_of(turn: int) -> list[JsonValue]:
@@ -104,6 +113,34 @@ def test_what_a_step_gets_is_its_own(stored: MemoryMap) -> None:
     StateStore(CONTEXT).save(state_of({"messages": messages_of(1)}))
 
     value_now()["messages"][1]["calls"].clear()
+
+    assert value_now() == {"messages": messages_of(1)}
+
+
+def test_a_runner_that_shares_objects_meets_the_same_ones_in_the_next_step(stored: MemoryMap) -> None:
+    history = messages_of(1)
+    StateStore(CONTEXT).save(state_of({"messages": history, "step": {"number": 1}}))
+    first = shared_messages()
+    assert first == history
+    first += messages_of(2)
+    StateStore(CONTEXT).save(state_of({"messages": first}))
+
+    second = shared_messages()
+
+    assert second == history + messages_of(2)
+    assert shared_messages() is not second, "the lists are its own"
+    assert all(isinstance(message, KeptObject) for message in second)
+    same = [after is before for after, before in zip(second, first, strict=True)]
+    if stored.is_remembered:
+        assert same == [True] * 3 + [False] * 3, "what is new is a copy, which the runner has no hold on"
+    assert value_now() == {"messages": second}
+
+
+def test_what_is_no_unicode_text_is_refused_before_anything_is_kept(stored: MemoryMap) -> None:
+    StateStore(CONTEXT).save(state_of({"messages": messages_of(1)}))
+    for spoilt in ({"content": "\udc80"}, {"content": "\udc80" * 300}, "\udc80"):
+        with pytest.raises(NOT_UNICODE):
+            StateStore(CONTEXT).save(state_of({"messages": [*messages_of(1), cast("JsonValue", spoilt)]}))
 
     assert value_now() == {"messages": messages_of(1)}
 

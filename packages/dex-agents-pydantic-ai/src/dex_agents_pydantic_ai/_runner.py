@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from pydantic_ai import AgentRun
 from pydantic_ai.agent import AbstractAgent
@@ -63,6 +63,8 @@ OutputT = TypeVar("OutputT")
 
 class PydanticAIRunner(Generic[DepsT, OutputT]):
     """Runs a Pydantic AI agent one Step at a time: one model request, or one tool call."""
+
+    takes_kept_objects: Final = True
 
     def __init__(
         self,
@@ -180,7 +182,7 @@ class PydanticAIRunner(Generic[DepsT, OutputT]):
             outcome = to_finished(run)
         return ModelStep(
             outcome=outcome,
-            state=write_state(SessionState(messages=messages, turn=turn, summary=state.summary)),
+            state=write_state(replace(state, messages=messages, turn=turn)),
             messages=to_log(step, end, outcome),
             usage=usage_between(used_before, run.usage),
             context_tokens=context_tokens(step),

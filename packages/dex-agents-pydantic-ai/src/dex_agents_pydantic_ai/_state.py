@@ -1,8 +1,8 @@
 """What a session stores of a Pydantic AI agent: its messages, and during a turn a small record beside them."""
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Final, Literal, cast
 
@@ -21,7 +21,8 @@ from pydantic_core import PydanticSerializationError
 
 from dex_agents.errors import StateNotReadableError
 from dex_agents.releases import release_numbers
-from dex_agents.runner import FrameworkState
+from dex_agents.runner import FrameworkState, KeptObject
+from dex_agents_pydantic_ai._kept_messages import KeptMessage, are_unchanged
 from dex_agents_pydantic_ai._private import DISTRIBUTION, installed_version
 
 FORMAT: Final = 1
@@ -114,7 +115,8 @@ class TurnState(_Document):
 
 
 class _Value(_Document):
-    messages: list[JsonValue]
+    # Not looked into: what is in it is read as messages, or was.
+    messages: list[Any]
     turn: TurnState | None = None
     summary: str | None = None
 
@@ -127,11 +129,13 @@ class SessionState:
         messages: All that the model reads.
         turn: The record of the running turn; None between turns.
         summary: The text of the summary with which the messages begin, after a compaction.
+        kept: Of the messages that other Steps read too, by their identity, what is known of them.
     """
 
     messages: list[ModelMessage]
     turn: TurnState | None = None
     summary: str | None = None
+    kept: dict[int, KeptMessage] = field(default_factory=dict[int, KeptMessage])
 
     @property
     def running_turn(self) -> TurnState:
@@ -189,7 +193,8 @@ def read_state(state: FrameworkState | None) -> SessionState:
         )
     try:
         value = _Value.model_validate(state.value)
-        return SessionState(messages=load_messages(value.messages), turn=value.turn, summary=value.summary)
+        messages, kept = _load_history(value.messages, None if value.turn is None else value.turn.run_id)
+        return SessionState(messages=messages, turn=value.turn, summary=value.summary, kept=kept)
     except ValidationError as error:
         raise StateNotReadableError(
             f"the state was written by {theirs} and cannot be read by {ours}: {error.errors(include_input=False)[:3]}",
@@ -200,10 +205,11 @@ def read_state(state: FrameworkState | None) -> SessionState:
 def write_state(state: SessionState) -> FrameworkState:
     """Write a state for the session to store."""
     turn = None if state.turn is None else state.turn.model_dump(mode="json")
-    value: dict[str, JsonValue] = {"messages": _dump_history(state.messages), "turn": turn}
+    value: dict[str, JsonValue] = {"messages": _dump_history(state.messages, state.kept), "turn": turn}
     if state.summary is not None:
         value["summary"] = state.summary
-    return FrameworkState(
+    # Not validated, which would copy all of it: the parts are JSON.
+    return FrameworkState.model_construct(
         framework=DISTRIBUTION,
         framework_version=installed_version(),
         format=FORMAT,
@@ -224,14 +230,66 @@ def _dump(messages: Sequence[ModelMessage], *, exclude_none: bool) -> list[Any]:
         return ModelMessagesTypeAdapter.dump_python(list(messages), mode="json", exclude_none=exclude_none)
 
 
-def _dump_history(messages: Sequence[ModelMessage]) -> list[JsonValue]:
+def _dump_history(messages: Sequence[ModelMessage], kept: Mapping[int, KeptMessage]) -> list[JsonValue]:
+    """Write messages; those that are stored already, and were not changed since, are not looked into."""
+    known = [kept.get(id(message)) for message in messages]
+    if not are_unchanged(each for each in known if each is not None):
+        known = [each if each is not None and are_unchanged([each]) else None for each in known]
+    new = iter(_dump_new([message for message, each in zip(messages, known, strict=True) if each is None]))
+    return [next(new) if each is None else each.json for each in known]
+
+
+def _dump_new(messages: Sequence[ModelMessage]) -> list[JsonValue]:
     """Write messages without what they do not have, which is a third of a short one."""
     dumped = _dump(messages, exclude_none=True)
+    for message in dumped:
+        if "usage" in message:
+            message["usage"] = {name: count for name, count in message["usage"].items() if count}
     for part in (part for message in dumped for part in message["parts"]):
         # Of all that may be None, only the result of a tool has no default to be read with.
         if part["part_kind"] in _RESULT_KINDS:
             part.setdefault("content", None)
     return dumped
+
+
+def _load_history(
+    messages: Sequence[JsonValue], running: str | None
+) -> tuple[list[ModelMessage], dict[int, KeptMessage]]:
+    """Read messages; those that were read before, and were not changed since, are the same ones again.
+
+    Args:
+        messages: As they are stored.
+        running: The run id of the running turn, whose messages each Step has for itself: a run changes them.
+
+    Returns:
+        The messages, and what is known of them by their identity.
+    """
+    made = [_made_of(message) for message in messages]
+    if not are_unchanged(each for each in made if each is not None):
+        made = [each if each is not None and are_unchanged([each]) else None for each in made]
+    new = iter(load_messages([message for message, each in zip(messages, made, strict=True) if each is None]))
+    kept: dict[int, KeptMessage] = {}
+    history: list[ModelMessage] = []
+    for stored, each in zip(messages, made, strict=True):
+        # An equal object of the state stands for two messages, which are not one.
+        if each is not None and id(each.message) in kept:
+            [message] = load_messages([stored])
+        elif each is not None:
+            message = each.message
+            kept[id(message)] = each
+        else:
+            message = next(new)
+            if isinstance(stored, KeptObject) and message.run_id not in (None, running):
+                stored.made = each = KeptMessage.of(message, stored)
+                if each is not None:
+                    kept[id(message)] = each
+        history.append(message)
+    return history, kept
+
+
+def _made_of(message: JsonValue) -> KeptMessage | None:
+    made = message.made if isinstance(message, KeptObject) else None
+    return made if isinstance(made, KeptMessage) else None
 
 
 def load_messages(messages: Sequence[JsonValue]) -> list[ModelMessage]:

@@ -18,6 +18,7 @@ from typing import Annotated, Literal, Protocol
 
 from pydantic import Field, JsonValue
 
+from dex_agents._kept_object import KeptObject
 from dex_agents._step_context import EventSink, ModelT, ReasoningEffort, ResolvedSettings, StepContext, StopSignal
 from dex_agents._stored import Stored
 from dex_agents.messages import Block, Message
@@ -39,6 +40,7 @@ __all__ = [
     "EventSink",
     "Finished",
     "FrameworkState",
+    "KeptObject",
     "KnownTool",
     "ModelOutcome",
     "ModelStep",
@@ -373,7 +375,11 @@ class Description:
 
 
 class AgentFrameworkRunner(Protocol):
-    """Runs one framework's agent, one Step at a time."""
+    """Runs one framework's agent, one Step at a time.
+
+    A runner with an attribute `takes_kept_objects = True` gets states with `KeptObject`s in their lists and objects.
+    Another one gets a copy of the whole state each time, which takes longer the longer a session is.
+    """
 
     def describe(self) -> Description:
         """Say what this runner is; cheap, and without I/O."""

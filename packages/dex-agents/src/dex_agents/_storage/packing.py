@@ -20,7 +20,7 @@ _REMEMBERED_FROM_CHARACTERS: Final = 2048
 _REMEMBERED_BYTES: Final = 64 * 1024 * 1024
 _BYTES_OF_A_CHARACTER: Final = 2  # a text and its compressed form, roughly
 
-_LEVEL: Final = 6
+_LEVEL: Final = 9
 _RAW_DEFLATE: Final = -15
 
 # For ever as it is: texts that were stored with it need it. Another one needs another prefix. The end weighs most.

@@ -381,3 +381,7 @@ class TurnMail(Stored):
     version: int = 1
     token_of: str | None = None
     steering: UserMessage | None = None
+
+    def stored_json(self) -> str:
+        """Return the message as it is stored: each turn has a token."""
+        return self.model_dump_json(exclude={"steering"} if self.steering is None else None)

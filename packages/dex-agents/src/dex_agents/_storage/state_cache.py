@@ -1,11 +1,10 @@
 """What this process has read and written of sessions' states, so that a Step does not begin from nothing.
 
 Everything is found by its content, never by the name of a session: what is found is what would be read again, whoever
-wrote it, and whatever became of the Step that did. Only texts that were stored are kept, with values that nobody else
-gets.
+wrote it, and whatever became of the Step that did. Only texts that were stored are kept, with copies of values. A
+runner gets these copies only where it promises not to change them.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -14,12 +13,17 @@ from pydantic import JsonValue
 
 from dex_agents._storage.bounded_cache import BoundedCache
 from dex_agents._storage.state_packs import Pack
+from dex_agents._storage.state_parts import dump
+from dex_agents._storage.written_values import WrittenValues
 
 _PACKS_BYTES: Final = 32 * 1024 * 1024
 """Of texts of packs; parsed, they take about five times as much."""
 
-_STATES_BYTES: Final = 64 * 1024 * 1024
-"""Of texts of states and their objects."""
+_STATES_BYTES: Final = 128 * 1024 * 1024
+"""Of states, with what runners made of their objects."""
+
+_BYTES_OF_A_CHARACTER: Final = 10
+"""Of a state's JSON: the text itself, its values, and about as much again that a runner made of them."""
 
 
 @dataclass(frozen=True)
@@ -27,17 +31,30 @@ class KnownState:
     """A state that was saved.
 
     Attributes:
-        text: Its value as JSON.
-        written: How its objects and lists were written as parts, by their JSON.
+        value: Its value. It must not be changed.
+        written: How its objects and lists were written as parts.
+        characters: Of its JSON, about.
     """
 
-    text: str
-    written: Mapping[str, JsonValue]
+    value: JsonValue
+    written: WrittenValues
+    characters: int
+
+    @cached_property
+    def text(self) -> str:
+        """The value as JSON."""
+        return dump(self.value)
 
     @cached_property
     def size(self) -> int:
         """About its bytes."""
-        return len(self.text) + sum(map(len, self.written))
+        return _BYTES_OF_A_CHARACTER * self.characters
+
+    def shared(self) -> JsonValue:
+        """Return the value; its two top levels alone may be changed."""
+        if isinstance(self.value, dict):
+            return {key: _opened(item) for key, item in self.value.items()}
+        return _opened(self.value)
 
 
 StateKey = tuple[str, frozenset[str]]
@@ -61,3 +78,9 @@ def read_pack(text: str) -> Pack:
 def keep_pack(pack: Pack) -> None:
     """Remember a pack that is being written."""
     _packs.put(pack.text, pack, pack.size)
+
+
+def _opened(value: JsonValue) -> JsonValue:
+    if isinstance(value, list):
+        return list(value)
+    return dict(value) if isinstance(value, dict) else value

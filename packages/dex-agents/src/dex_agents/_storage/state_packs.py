@@ -44,6 +44,11 @@ class Pack:
         return cls({int(number): Part.of(part) for number, part in document["parts"].items()}, text)
 
     @cached_property
+    def newest(self) -> int:
+        """The largest number of its parts."""
+        return max(self.parts)
+
+    @cached_property
     def size(self) -> int:
         """Its bytes."""
         return len(self.text.encode())

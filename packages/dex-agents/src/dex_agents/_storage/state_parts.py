@@ -3,8 +3,8 @@
 Every string, list or object of at least 256 bytes becomes a part that is written once; an equal part that is found
 again is a reference to the first. Long lists are grouped from the front, so that an append touches only the tails.
 
-Most of a long session's state is in the next state again: `split` remembers how it wrote each object and list, by its
-text, and does not look into what it meets again.
+Most of a long session's state is in the next state again: `split` remembers how it wrote each object and list, and
+does not look into what it meets again.
 """
 
 import json
@@ -16,7 +16,9 @@ from typing import Final, cast
 from pydantic import JsonValue
 from pydantic_core import from_json
 
+from dex_agents._kept_object import KeptObject
 from dex_agents._storage.limits import MAX_STATE_NESTING, nests_too_deep
+from dex_agents._storage.written_values import Written, WrittenValues
 from dex_agents.errors import TurnFailedError
 
 _PART_BYTES: Final = 256
@@ -28,9 +30,12 @@ _PART: Final = "\u0001part"
 _LIST: Final = "\u0001list"
 _PAIRS: Final = "\u0001pairs"
 _REMEMBERED_BYTES: Final = 16 * 1024
-"""Of one object or list; a larger one grows, and would not be met again."""
+"""Of an object or list inside of another one; a larger one grows, and would not be met again."""
 
 _MARK_AS_TEXT: Final = "\\u0001"  # how `dump` writes the mark
+
+_Encoded = tuple[JsonValue, JsonValue]
+"""A value as it is written, and a copy of it."""
 
 _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 
@@ -38,6 +43,11 @@ _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 def dump(value: JsonValue) -> str:
     """Write a value as compact JSON."""
     return _encode(value)
+
+
+def kept(value: JsonValue) -> JsonValue:
+    """Return a value that nobody changes any more, as a runner gets it that shares it with other Steps."""
+    return KeptObject(value) if isinstance(value, dict) else value
 
 
 @dataclass(frozen=True)
@@ -68,6 +78,19 @@ class Part:
         return tuple(_references(self.value)) if self.has_structure else ()
 
 
+def with_kept_items(value: JsonValue) -> JsonValue:
+    """Return a value whose elements below the two top levels are kept: those that `split` keeps too."""
+    if isinstance(value, dict):
+        return {key: _with_kept_items(item) for key, item in value.items()}
+    return _with_kept_items(value)
+
+
+def _with_kept_items(value: JsonValue) -> JsonValue:
+    if isinstance(value, list):
+        return [kept(item) for item in value]
+    return {key: kept(item) for key, item in value.items()} if isinstance(value, dict) else value
+
+
 class StateParts:
     """The parts of a session's states, by number."""
 
@@ -78,7 +101,7 @@ class StateParts:
         """Take more parts."""
         self._parts = {**parts, **self._parts}
 
-    def split(self, value: JsonValue, next_part: int, written_before: Mapping[str, JsonValue] | None = None) -> "Split":
+    def split(self, value: JsonValue, next_part: int, written_before: WrittenValues | None = None) -> "Split":
         """Split a value; parts that are known already are referred to.
 
         Args:
@@ -87,7 +110,7 @@ class StateParts:
             written_before: `Split.written` of the state before; its parts must be among these parts.
         """
         known = {part.text: number for number, part in self._parts.items()}
-        split = Split(known, next_part, written_before or {})
+        split = Split(known, next_part, written_before or WrittenValues())
         split.run(value)
         self._parts.update(split.new_parts)
         return split
@@ -111,12 +134,10 @@ class StateParts:
     def reach(self, root: JsonValue) -> set[int]:
         """Return the numbers of all parts that a root needs."""
         reached: set[int] = set()
-        following = list(_references(root))
+        following = set(_references(root))
         while following:
-            number = following.pop()
-            if number not in reached:
-                reached.add(number)
-                following += self._parts[number].refers_to
+            reached |= following
+            following = set[int]().union(*[self._parts[number].refers_to for number in following]) - reached
         return reached
 
     def _join_part(self, part: Part) -> JsonValue:
@@ -140,14 +161,18 @@ class Split:
         new_parts: The parts that were not known before, by number.
         sizes: Their bytes.
         next_part: The smallest number that is still free.
-        written: How objects and lists were written, by their JSON.
+        value: A copy of the value. It shares what it can with the state before, so it must not be changed.
+        written: How objects and lists were written.
+        characters: Of the value's JSON, about.
     """
 
-    def __init__(self, known: dict[str, int], next_part: int, written_before: Mapping[str, JsonValue]) -> None:
+    def __init__(self, known: dict[str, int], next_part: int, written_before: WrittenValues) -> None:
         self._known = known
-        self._written_before = written_before
-        self.written: dict[str, JsonValue] = {}
+        self._before = written_before
+        self.written = WrittenValues()
         self.root: JsonValue = None
+        self.value: JsonValue = None
+        self.characters = 0
         self.new_parts: dict[int, Part] = {}
         self.sizes: dict[int, int] = {}
         self.next_part = next_part
@@ -155,15 +180,47 @@ class Split:
     def run(self, value: JsonValue) -> None:
         """Split the value; its two top levels stay in the root, so that an append makes no chain of new parents."""
         if isinstance(value, dict) and not _needs_pairs(value):
-            self.root = {key: self._encode_top(item) for key, item in value.items()}
+            items = {key: self._encode_top(item) for key, item in value.items()}
+            self.root = {key: encoded for key, (encoded, _) in items.items()}
+            self.value = {key: copy for key, (_, copy) in items.items()}
         else:
-            self.root = self._encode_top(value)
+            self.root, self.value = self._encode_top(value)
 
-    def _encode_top(self, value: JsonValue) -> JsonValue:
+    def _encode_top(self, value: JsonValue) -> _Encoded:
         # A text is a part wherever it stands: the head is written again with every change.
-        return self._walk(value) if isinstance(value, str) else self._encode(value)
+        if isinstance(value, list):
+            items = [self._encode_item(item) for item in value]
+            return self._encode_list([encoded for encoded, _ in items]), [copy for _, copy in items]
+        if isinstance(value, dict):
+            if _needs_pairs(value):
+                text = dump(value)
+                self.characters += len(text)
+                _check_nesting(value, text)
+                return self._encode(value), from_json(text.encode())
+            named = {key: self._encode_item(item) for key, item in value.items()}
+            return {key: encoded for key, (encoded, _) in named.items()}, {
+                key: copy for key, (_, copy) in named.items()
+            }
+        return self._encode_item(value)
 
-    def _walk(self, value: JsonValue, *, is_inside: bool = False) -> JsonValue:
+    def _encode_item(self, value: JsonValue) -> _Encoded:
+        """Write what stands in one of the two top levels, and keep a copy that no runner can change."""
+        if not isinstance(value, list | dict):
+            self.characters += len(value) if isinstance(value, str) else 1
+            return self._walk(value), value
+        written = self._before.same(value)
+        if written is None:
+            text = dump(value)
+            written = self._before.equal(text)
+            if written is None or written.value is None:
+                _check_nesting(value, text)
+                copy = value if isinstance(value, KeptObject) else kept(from_json(text.encode()))
+                written = Written(text, self._write(copy, text), copy)
+        self.written.note(written)
+        self.characters += len(written.text)
+        return written.encoded, written.value
+
+    def _walk(self, value: JsonValue) -> JsonValue:
         if isinstance(value, str):
             if len(value) < _PART_BYTES // 6:  # JSON makes at most six characters of one
                 return value
@@ -172,34 +229,28 @@ class Split:
         if not isinstance(value, list | dict):
             return value
         text = dump(value)
-        if len(text) < _PART_BYTES and _MARK_AS_TEXT not in text:
+        if _is_short(text):
             return value
-        encoded = self._written_before.get(text)
-        if encoded is None:
-            # What is inside was looked at with the whole. A text that is too short for it is not looked into; counting
-            # costs a hundredth of writing it.
-            may_be_deep = not is_inside and text.count("[") + text.count("{") > MAX_STATE_NESTING
-            if may_be_deep and nests_too_deep(value, MAX_STATE_NESTING):
-                raise TurnFailedError(
-                    f"the session's model history would be nested deeper than {MAX_STATE_NESTING} levels, which could "
-                    "not be read again: keep what tools return and what the agent keeps flat"
-                )
-            encoded = self._encode(value, is_inside=True)
-            encoded_text = dump(encoded)
-            if len(encoded_text) >= _PART_BYTES:
-                encoded = self._put(encoded, encoded_text)
+        # How deep it is was looked at once, with what it stands in.
+        written = self._before.equal(text) or Written(text, self._write(value, text))
         if len(text) <= _REMEMBERED_BYTES:
-            self.written[text] = encoded
-        return encoded
+            self.written.note(written)
+        return written.encoded
 
-    def _encode(self, value: JsonValue, *, is_inside: bool = False) -> JsonValue:
+    def _write(self, value: JsonValue, text: str) -> JsonValue:
+        if _is_short(text):
+            return value
+        encoded = self._encode(value)
+        encoded_text = dump(encoded)
+        return self._put(encoded, encoded_text) if len(encoded_text) >= _PART_BYTES else encoded
+
+    def _encode(self, value: JsonValue) -> JsonValue:
         if isinstance(value, list):
-            return self._encode_list([self._walk(item, is_inside=is_inside) for item in value])
+            return self._encode_list([self._walk(item) for item in value])
         if isinstance(value, dict):
             if _needs_pairs(value):
-                pairs: list[list[JsonValue]] = [[key, item] for key, item in value.items()]
-                return {_PAIRS: self._encode_list([self._walk(pair, is_inside=is_inside) for pair in pairs])}
-            return {key: self._walk(item, is_inside=is_inside) for key, item in value.items()}
+                return {_PAIRS: self._encode_list([self._walk([key, item]) for key, item in value.items()])}
+            return {key: self._walk(item) for key, item in value.items()}
         return value
 
     def _encode_list(self, items: list[JsonValue]) -> JsonValue:
@@ -209,9 +260,15 @@ class Split:
         while len(items) > _GROUP:
             full = len(items) // _GROUP * _GROUP
             tails.insert(0, items[full:])
-            groups: list[JsonValue] = [items[start : start + _GROUP] for start in range(0, full, _GROUP)]
-            items = [self._put(group, dump(group)) for group in groups]
+            items = [self._put_group(items[start : start + _GROUP]) for start in range(0, full, _GROUP)]
         return {_LIST: [items, *tails]}
+
+    def _put_group(self, group: list[JsonValue]) -> JsonValue:
+        encoded = self._before.same_group(group)
+        if encoded is None:
+            encoded = self._put(group, dump(group))
+        self.written.note_group(group, encoded)
+        return encoded
 
     def _put(self, part: JsonValue, text: str) -> JsonValue:
         number = self._known.get(text)
@@ -222,6 +279,21 @@ class Split:
             self.new_parts[number] = Part(part, text)
             self.sizes[number] = len(text.encode())
         return {_PART: number}
+
+
+def _is_short(text: str) -> bool:
+    """Whether an object or list is no part, and nothing in it is one; by its JSON."""
+    return len(text) < _PART_BYTES and _MARK_AS_TEXT not in text
+
+
+def _check_nesting(value: JsonValue, text: str) -> None:
+    # A text that is too short for it is not looked into; counting costs a hundredth of writing it.
+    may_be_deep = text.count("[") + text.count("{") > MAX_STATE_NESTING
+    if may_be_deep and nests_too_deep(value, MAX_STATE_NESTING):
+        raise TurnFailedError(
+            f"the session's model history would be nested deeper than {MAX_STATE_NESTING} levels, which could not be "
+            "read again: keep what tools return and what the agent keeps flat"
+        )
 
 
 def _needs_pairs(value: dict[str, JsonValue]) -> bool:

@@ -14,7 +14,7 @@ from dex_agents._storage.limits import MAX_PLAIN_STATE_BYTES, MAX_STATE_BYTES
 from dex_agents._storage.schema import RUN_STATE, find_instance
 from dex_agents._storage.state_cache import STATES, KnownState, StateKey, keep_pack, read_pack
 from dex_agents._storage.state_packs import Pack, merged, pack_up
-from dex_agents._storage.state_parts import Part, Split, StateParts, dump
+from dex_agents._storage.state_parts import Part, Split, StateParts, dump, with_kept_items
 from dex_agents._stored import Stored
 from dex_agents.errors import TurnFailedError
 from dex_agents.runner import FrameworkState
@@ -68,9 +68,13 @@ class StateStore:
         }
         self._parts = StateParts({number: part for pack in self._packs.values() for number, part in pack.parts.items()})
 
-    def load(self) -> FrameworkState | None:
-        """Return a fresh copy of the state; None before the first one was saved."""
-        return self._state_of(self._head)
+    def load(self, *, shares: bool = False) -> FrameworkState | None:
+        """Return the state; None before the first one was saved.
+
+        Args:
+            shares: It may have objects that other Steps get too (`KeptObject`); otherwise it is a copy.
+        """
+        return self._state_of(self._head, shares=shares)
 
     def load_turn_start(self) -> FrameworkState | None:
         """Return the state as it was when the turn began."""
@@ -112,8 +116,9 @@ class StateStore:
             TurnFailedError: The session would hold more than one Step can load; the state stays as it was then.
         """
         # After an undone turn the head is older than the newest pack.
-        newest = max((number for pack in self._packs.values() for number in pack.parts), default=0)
-        before = STATES.get(self._key_of(self._head)) if self._head else None
+        newest = max((pack.newest for pack in self._packs.values()), default=0)
+        key_before = self._key_of(self._head) if self._head else None
+        before = STATES.get(key_before) if key_before else None
         split = self._parts.split(
             state.value, max(newest + 1, self._head.next_part if self._head else 1), before.written if before else None
         )
@@ -132,7 +137,9 @@ class StateStore:
                 RUN_STATE.set(self._context, TURN_START_KEY, self._head.model_dump_json())
         self._head = head
         RUN_STATE.set(self._context, HEAD_KEY, head_text)
-        self._remember(KnownState(dump(state.value), split.written))
+        if key_before:
+            STATES.forget(key_before)  # only an undone turn asks for it again
+        self._remember(KnownState(split.value, split.written, split.characters))
 
     def _check_size(self, new_bytes: int, new_parts: Mapping[int, Part]) -> None:
         """Measure a large state as it would be stored, which is too slow to be done every time."""
@@ -227,17 +234,23 @@ class StateStore:
         text = find_instance(self._context, RUN_STATE, key)
         return None if text is None else StateHead.model_validate_json(text)
 
-    def _state_of(self, head: StateHead | None) -> FrameworkState | None:
+    def _state_of(self, head: StateHead | None, *, shares: bool = False) -> FrameworkState | None:
         if head is None:
             return None
-        known = STATES.get(self._key_of(head))
         # Not validated: the value was JSON a moment ago, and walking all of a long history costs more than reading it.
         return FrameworkState.model_construct(
             framework=head.framework,
             framework_version=head.framework_version,
             format=head.format,
-            value=self._parts.join(head.root) if known is None else from_json(known.text),
+            value=self._value_of(head, shares=shares),
         )
+
+    def _value_of(self, head: StateHead, *, shares: bool) -> JsonValue:
+        known = STATES.get(self._key_of(head))
+        if known is not None:
+            return known.shared() if shares else from_json(known.text)
+        value = self._parts.join(head.root)
+        return with_kept_items(value) if shares else value
 
 
 def first_save(state: FrameworkState) -> tuple[list[dict[int, JsonValue]], str]:

@@ -31,6 +31,11 @@ class SessionServices:
     partial_texts: PartialTexts = field(default_factory=PartialTexts)
 
     @property
+    def takes_kept_objects(self) -> bool:
+        """Whether the runner shares a state's objects with other Steps."""
+        return getattr(self.runner, "takes_kept_objects", False) is True
+
+    @property
     def runner_name(self) -> str:
         """What a warning calls the runner."""
         return f"the {type(self.runner).__name__} of agent {self.agent!r}"

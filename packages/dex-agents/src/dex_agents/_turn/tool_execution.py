@@ -88,7 +88,7 @@ async def _call(
     context: AsyncContext, record: CallRecord, services: SessionServices, events: EventWriter
 ) -> ToolOutcome:
     session = SESSION.get(context)
-    state = StateStore(context).load()
+    state = StateStore(context).load(shares=services.takes_kept_objects)
     if state is None:
         raise RuntimeError(f"{record.call_id} has no framework state to run with")
     key = record.idempotency_key(context.flow_id)

@@ -90,7 +90,7 @@ class CompactContext(SessionStep[RunModelInput]):
         step_input: RunModelInput,
         events: EventWriter,
     ) -> CompactOutcome:
-        state = store.load()
+        state = store.load(shares=self._services.takes_kept_objects)
         if state is None:
             return CannotCompactNow(reason="the session has no state yet")
         turn, window = session.turn, self._services.options.compaction

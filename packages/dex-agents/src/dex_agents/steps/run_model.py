@@ -80,7 +80,7 @@ class RunModel(SessionStep[RunModelInput]):
         async with writer as events, heartbeats(context, self._services.runner_name):
             request = RunModelRequest(
                 step=step_context(context, session.record, events, stopping=worker_stop()),
-                state=store.load(),
+                state=store.load(shares=self._services.takes_kept_objects),
                 input=turn_input(context, session, input),
                 steering=steering.offered,
             )
