@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
 from datetime import timedelta
 from pathlib import Path
 
@@ -13,25 +15,33 @@ import pytest
 from dex import (
     AsyncContext,
     Attribute,
+    BlobCacheConfig,
     Channel,
     Context,
     Flow,
     FlowConfig,
     FlowStatus,
     PersistenceSchema,
+    Registry,
     RetryPolicy,
     RPCResult,
     StartFlowOptions,
     Step,
     StepDecision,
     StepList,
+    StepMovement,
     StepOptions,
     Stream,
     Wait,
+    Worker,
     WorkerInvocationError,
+    WorkerOptions,
     WorkerTarget,
     force_complete,
     go_to,
+    go_to_many,
+    graceful_complete,
+    open_blob_cache,
     rpc,
 )
 
@@ -161,3 +171,49 @@ async def test_a_changed_worker_target_moves_a_waiting_step_to_another_worker(tm
         await world.client.update_flow_config("f", FlowConfig(worker_target=WorkerTarget(pull=True)))
         await world.call(flow.tell, "f", "world")
         assert (await world.finish("f")).single_output(str) == "hello world, half-way"
+
+
+class Crowd(Step[int]):
+    def execute(self, context: Context, size: int) -> StepDecision:
+        return go_to_many(*(StepMovement(Single, number) for number in range(size)))
+
+
+class Single(Step[int]):
+    """Takes a moment, of a Worker that has two threads or a few, and must not be tried twice."""
+
+    def get_step_options(self) -> StepOptions:
+        return StepOptions(execute_retry=RetryPolicy(maximum_attempts=1))
+
+    def execute(self, context: Context, number: int) -> StepDecision:
+        time.sleep(0.02)
+        return graceful_complete(f"{number} {context.attempt}")
+
+
+class Crowded(Flow[int]):
+    def get_steps(self) -> StepList[int]:
+        return StepList[int].start_step(Crowd()).other_steps(Single())
+
+    @rpc
+    def ask(self, context: Context) -> RPCResult[str]:
+        return RPCResult("answered")
+
+
+async def test_a_synchronous_worker_whose_threads_are_busy_gets_its_calls_later(tmp_path: Path) -> None:
+    flow = Crowded()
+    engine = EmbeddedEngine(tmp_path / "data", stop_grace_seconds=2.0)
+    async with World(tmp_path, flow, engine=engine) as world:
+        cache = open_blob_cache(BlobCacheConfig(str(tmp_path / "sync"), 1 << 20))
+        options = WorkerOptions(server_address=engine.address, bind_address="127.0.0.1:0")
+        worker = Worker(Registry([flow]), cache, options)
+        running = threading.Thread(target=worker.start, daemon=True)
+        running.start()
+        await eventually(lambda: not worker.worker_target.address.endswith(":0"))
+        target = StartFlowOptions(config_override=FlowConfig(worker_target=worker.worker_target))
+        await world.client.start_flow(flow, "crowd", 40, target)
+        assert await world.call(flow.ask, "crowd") == "answered"
+        result = await world.finish("crowd")
+        outputs = sorted(completion.decode(str) for completion in result.completions)
+        assert outputs == sorted(f"{number} 1" for number in range(40))
+        await asyncio.to_thread(worker.stop)
+        running.join(5)
+        cache.close()

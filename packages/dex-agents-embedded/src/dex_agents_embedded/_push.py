@@ -16,10 +16,13 @@ from grpc_status import rpc_status
 
 from ._failures import DISCONNECTED, INVALID_RESULT, Failure, worker_failure
 from ._push_target import PushSlot, PushTarget
-from ._task import Claim, Completed, Failed, Need, Outcome, Task
+from ._task import Claim, Completed, Failed, Need, NotReached, NotReachedReason, Outcome, Task
 
 _IDLE_TARGETS: Final = 64
 """So many connections to Workers stay open while nothing needs them."""
+
+_NO_ROOM: Final = "Concurrent RPC limit exceeded!"
+"""What the gRPC server of the SDK's synchronous Worker says when all its threads are busy; no handler was called."""
 
 _logger = logging.getLogger(__name__)
 
@@ -34,6 +37,7 @@ class PushWorkers:
         self._connecting: dict[PushTarget, asyncio.Task[None]] = {}
         self._calls: dict[asyncio.Task[None], PushTarget] = {}
         self._closing: set[asyncio.Task[None]] = set()
+        self._paused: dict[PushTarget, asyncio.TimerHandle] = {}
         self._is_closed = False
 
     def reserve(self, need: Need) -> PushSlot | None:
@@ -89,6 +93,8 @@ class PushWorkers:
         self._is_closed = True
         for connecting in self._connecting.values():
             connecting.cancel()
+        for resuming in self._paused.values():
+            resuming.cancel()
 
     async def close(self) -> None:
         """End all calls and connections."""
@@ -120,9 +126,16 @@ class PushWorkers:
             del target.claims[claim]
             claim.granted(PushSlot(target))
         self._stop_connecting(target)
+        pause = target.pause()
+        if pause and target.claims and target not in self._paused and not self._is_closed:
+            self._paused[target] = asyncio.get_running_loop().call_later(pause, self._resume, target)
         is_wanted = bool(target.claims) and not target.is_full() and not self._is_closed
         if is_wanted and target not in self._connecting:
             self._connecting[target] = asyncio.get_running_loop().create_task(self._connect(target))
+
+    def _resume(self, target: PushTarget) -> None:
+        del self._paused[target]
+        self._serve(target)
 
     async def _connect(self, target: PushTarget) -> None:
         await target.connected()
@@ -142,7 +155,12 @@ class PushWorkers:
 
 
 async def _call(target: PushTarget, task: Task) -> None:
-    task.end(await _invoke(target, task))
+    outcome = await _invoke(target, task)
+    if isinstance(outcome, NotReached):
+        target.refused()
+    else:
+        target.answered()
+    task.end(outcome)
 
 
 async def _invoke(target: PushTarget, task: Task) -> Outcome:
@@ -161,6 +179,8 @@ async def _invoke(target: PushTarget, task: Task) -> Outcome:
             if not task.has_ended:
                 task.on_output(output)
     except grpc.aio.AioRpcError as error:
+        if error.code() == grpc.StatusCode.RESOURCE_EXHAUSTED and error.details() == _NO_ROOM:
+            return NotReached(NotReachedReason.NO_CAPACITY)
         return Failed(_failure(target, error))
     return Failed(Failure(f"the Worker at {target.address} ended its answer without a result", INVALID_RESULT))
 

@@ -15,6 +15,15 @@ _LARGEST_ANSWER_BYTES: Final = 64 * MEBIBYTE
 _MAXIMUM_CALLS: Final = 256
 """A Dex Server lets one pull Worker have this many task streams; a push Worker gets no more calls at a time."""
 
+_SHORTEST_PAUSE_SECONDS: Final = 0.005
+"""A Worker counts a call for a moment longer than it takes to answer it."""
+
+_LONGEST_PAUSE_SECONDS: Final = 0.2
+"""What keeps a Worker busy may be no call of this engine."""
+
+_RAISE_SECONDS: Final = 0.1
+"""So often a Worker that refused a call is tried with one call more."""
+
 _CHANNEL_OPTIONS: Final = (
     ("grpc.max_receive_message_length", _LARGEST_ANSWER_BYTES),
     ("grpc.max_send_message_length", _LARGEST_ANSWER_BYTES),
@@ -39,6 +48,11 @@ class PushTarget:
         self.address = address
         self.claims: dict[Claim, None] = {}
         self.calls = 0
+        # What the Worker turned out to take at a time, and when that was found or last raised.
+        self._limit = _MAXIMUM_CALLS
+        self._limited_at = 0.0
+        self._pause_seconds = 0.0
+        self._paused_until = 0.0
         self._channel = grpc.aio.insecure_channel(address, options=_CHANNEL_OPTIONS)
         self.stub: Any = cast(Any, dex_pb2_grpc).WorkerServiceStub(self._channel)
 
@@ -49,12 +63,38 @@ class PushTarget:
 
     def has_room(self) -> bool:
         """True when the Worker is connected and may get one more call; otherwise connecting begins."""
-        is_ready = self._channel.get_state(try_to_connect=True) == grpc.ChannelConnectivity.READY
-        return is_ready and self.calls < _MAXIMUM_CALLS
+        if self._channel.get_state(try_to_connect=True) != grpc.ChannelConnectivity.READY:
+            self._limit = _MAXIMUM_CALLS  # who comes back may take more
+            return False
+        return not self.is_full()
 
     def is_full(self) -> bool:
         """True while the Worker has as many calls as it may get."""
-        return self.calls >= _MAXIMUM_CALLS
+        return self.calls >= self._current_limit() or self.pause() > 0
+
+    def refused(self) -> None:
+        """Note that the Worker had no room for one of its calls: it gets fewer from now on, and none for a moment."""
+        now = asyncio.get_running_loop().time()
+        if now >= self._paused_until:  # else it is of the same burst
+            self._pause_seconds = min(2 * self._pause_seconds or _SHORTEST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
+        self._limit = max(1, self.calls - 1)
+        self._limited_at = now
+        self._paused_until = now + self._pause_seconds
+
+    def answered(self) -> None:
+        """Note that the Worker took one of its calls."""
+        self._pause_seconds = 0.0
+
+    def pause(self) -> float:
+        """Return for how many seconds the Worker gets no call."""
+        return max(0.0, self._paused_until - asyncio.get_running_loop().time())
+
+    def _current_limit(self) -> int:
+        if self._limit < _MAXIMUM_CALLS:
+            raises = int((asyncio.get_running_loop().time() - self._limited_at) / _RAISE_SECONDS)
+            self._limit = min(_MAXIMUM_CALLS, self._limit + raises)
+            self._limited_at += raises * _RAISE_SECONDS
+        return self._limit
 
     async def connected(self) -> None:
         """Wait until the Worker is connected, however long that takes."""

@@ -206,7 +206,8 @@ def _no_worker(hot: HotRun, call: pb.InvokeRPCRequest, reason: NotReachedReason,
         return worker_failed(Failure(text, UNKNOWN_NAME), pb.DISPATCH_TASK_ERROR_REASON_UNKNOWN_NAME)
     if hot.run.push_address:
         text = (
-            f"the Worker at {hot.run.push_address} could not be reached within {waited:g} seconds; nothing was changed"
+            f"the Worker at {hot.run.push_address} could not be reached, or had no room, within {waited:g} seconds; "
+            "nothing was changed"
         )
         return worker_failed(Failure(text, NO_WORKER_AVAILABLE), pb.DISPATCH_TASK_ERROR_REASON_NO_WORKER_AVAILABLE)
     text = (
