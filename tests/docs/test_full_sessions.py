@@ -24,8 +24,8 @@ def anyio_backend() -> str:
 
 @pytest.mark.parametrize(
     ("newest_messages", "forks", "kept"),
-    # With 40, the newest messages of the log (all ten, twice) fill the new session too.
-    [(2, 1, 2), (40, 4, 5)],
+    # With 40, the new session has all ten messages of the log, and room: a fork has replaced nothing yet.
+    [(2, 1, 2), (40, 1, 10)],
 )
 async def test_a_conversation_goes_on_in_a_new_session_when_the_old_one_is_full(
     tmp_path: Path, newest_messages: int, forks: int, kept: int
@@ -35,7 +35,7 @@ async def test_a_conversation_goes_on_in_a_new_session_when_the_old_one_is_full(
     code = code.replace("newest_messages = 200", f"newest_messages = {newest_messages}")
     exec(compile(code, str(PAGE), "exec"), names)  # noqa: S102  the page's own code
     ask_on = cast("Callable[[AgentSession, str, str], Awaitable[tuple[AgentSession, TurnResult]]]", names["ask_on"])
-    options = AgentSessionOptions(session_capacity_bytes=1_200_000)
+    options = AgentSessionOptions(session_capacity_bytes=1_800_000)
     async with scripted_session(tmp_path, options=options) as session:
         # Random, since what a session keeps is compressed.
         said = [b64encode(Random(number).randbytes(45_000)).decode() for number in range(6)]
