@@ -44,6 +44,11 @@ class Pack:
         return cls({int(number): Part.of(part) for number, part in document["parts"].items()}, text)
 
     @cached_property
+    def numbers(self) -> Mapping[str, int]:
+        """The numbers of its parts by their JSON."""
+        return {part.text: number for number, part in self.parts.items()}
+
+    @cached_property
     def newest(self) -> int:
         """The largest number of its parts."""
         return max(self.parts)

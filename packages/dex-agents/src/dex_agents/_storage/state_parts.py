@@ -8,7 +8,7 @@ does not look into what it meets again.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, cast
@@ -18,7 +18,7 @@ from pydantic_core import from_json
 
 from dex_agents._kept_object import KeptObject
 from dex_agents._storage.limits import MAX_STATE_NESTING, nests_too_deep
-from dex_agents._storage.written_values import Written, WrittenValues
+from dex_agents._storage.written_values import Written, WrittenList, WrittenValues
 from dex_agents.errors import TurnFailedError
 
 _PART_BYTES: Final = 256
@@ -33,9 +33,6 @@ _REMEMBERED_BYTES: Final = 16 * 1024
 """Of an object or list inside of another one; a larger one grows, and would not be met again."""
 
 _MARK_AS_TEXT: Final = "\\u0001"  # how `dump` writes the mark
-
-_Encoded = tuple[JsonValue, JsonValue]
-"""A value as it is written, and a copy of it."""
 
 _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 
@@ -101,16 +98,24 @@ class StateParts:
         """Take more parts."""
         self._parts = {**parts, **self._parts}
 
-    def split(self, value: JsonValue, next_part: int, written_before: WrittenValues | None = None) -> "Split":
+    def split(
+        self,
+        value: JsonValue,
+        next_part: int,
+        written_before: WrittenValues | None = None,
+        find: Callable[[str], int | None] | None = None,
+    ) -> "Split":
         """Split a value; parts that are known already are referred to.
 
         Args:
             value: The value.
             next_part: The smallest number that a new part may have.
             written_before: `Split.written` of the state before; its parts must be among these parts.
+            find: Finds the number of one of these parts by its JSON; they are searched without it.
         """
-        known = {part.text: number for number, part in self._parts.items()}
-        split = Split(known, next_part, written_before or WrittenValues())
+        if find is None:
+            find = {part.text: number for number, part in self._parts.items()}.get
+        split = Split(find, next_part, written_before or WrittenValues())
         split.run(value)
         self._parts.update(split.new_parts)
         return split
@@ -166,8 +171,9 @@ class Split:
         characters: Of the value's JSON, about.
     """
 
-    def __init__(self, known: dict[str, int], next_part: int, written_before: WrittenValues) -> None:
-        self._known = known
+    def __init__(self, find: Callable[[str], int | None], next_part: int, written_before: WrittenValues) -> None:
+        self._find = find
+        self._new: dict[str, int] = {}
         self._before = written_before
         self.written = WrittenValues()
         self.root: JsonValue = None
@@ -180,45 +186,62 @@ class Split:
     def run(self, value: JsonValue) -> None:
         """Split the value; its two top levels stay in the root, so that an append makes no chain of new parents."""
         if isinstance(value, dict) and not _needs_pairs(value):
-            items = {key: self._encode_top(item) for key, item in value.items()}
-            self.root = {key: encoded for key, (encoded, _) in items.items()}
-            self.value = {key: copy for key, (_, copy) in items.items()}
+            items = {key: self._write_top(item, key) for key, item in value.items()}
+            self.root = {key: item.encoded for key, item in items.items()}
+            self.value = {key: item.value for key, item in items.items()}
         else:
-            self.root, self.value = self._encode_top(value)
+            whole = self._write_top(value, "")
+            self.root, self.value = whole.encoded, whole.value
 
-    def _encode_top(self, value: JsonValue) -> _Encoded:
+    def _write_top(self, value: JsonValue, name: str) -> Written:
         # A text is a part wherever it stands: the head is written again with every change.
         if isinstance(value, list):
-            items = [self._encode_item(item) for item in value]
-            return self._encode_list([encoded for encoded, _ in items]), [copy for _, copy in items]
+            return self._write_top_list(value, name)
         if isinstance(value, dict):
             if _needs_pairs(value):
                 text = dump(value)
                 self.characters += len(text)
                 _check_nesting(value, text)
-                return self._encode(value), from_json(text.encode())
-            named = {key: self._encode_item(item) for key, item in value.items()}
-            return {key: encoded for key, (encoded, _) in named.items()}, {
-                key: copy for key, (_, copy) in named.items()
-            }
-        return self._encode_item(value)
+                return Written(text, self._encode(value), from_json(text.encode()))
+            items = {key: self._write_item(item) for key, item in value.items()}
+            for item in items.values():
+                self.characters += len(item.text)
+                if item.text:
+                    self.written.others[item.text] = item
+            encoded: JsonValue = {key: item.encoded for key, item in items.items()}
+            return Written("", encoded, {key: item.value for key, item in items.items()})
+        item = self._write_item(value)
+        self.characters += len(value) if isinstance(value, str) else 0
+        return item
 
-    def _encode_item(self, value: JsonValue) -> _Encoded:
+    def _write_top_list(self, value: list[JsonValue], name: str) -> Written:
+        before = self._before.lists.get(name) or WrittenList()
+        if before.begins(value):
+            # What is new is not looked for among what is not, which would take as long as the list is.
+            new = [self._write_item(item) for item in value[len(before.items) :]]
+        else:
+            new = [before.same(item) or self._write_item(item, before) for item in value]
+            before = WrittenList()
+        items = [*before.items, *new]
+        encoded, groups = self._encode_list([item.encoded for item in items], before.groups)
+        characters = before.characters + sum(
+            len(item.text) if item.text else _characters_of(item.value) for item in new
+        )
+        self.written.lists[name] = WrittenList(items, groups, characters)
+        self.characters += characters
+        return Written("", encoded, [item.value for item in items])
+
+    def _write_item(self, value: JsonValue, before: WrittenList | None = None) -> Written:
         """Write what stands in one of the two top levels, and keep a copy that no runner can change."""
         if not isinstance(value, list | dict):
-            self.characters += len(value) if isinstance(value, str) else 1
-            return self._walk(value), value
-        written = self._before.same(value)
-        if written is None:
-            text = dump(value)
-            written = self._before.equal(text)
-            if written is None or written.value is None:
-                _check_nesting(value, text)
-                copy = value if isinstance(value, KeptObject) else kept(from_json(text.encode()))
-                written = Written(text, self._write(copy, text), copy)
-        self.written.note(written)
-        self.characters += len(written.text)
-        return written.encoded, written.value
+            return Written("", self._walk(value), value)
+        text = dump(value)
+        written = self._before.others.get(text) if before is None else before.equal(text)
+        if written is None or written.value is None:
+            _check_nesting(value, text)
+            copy = value if isinstance(value, KeptObject) else kept(from_json(text.encode()))
+            written = Written(text, self._write(copy, text), copy)
+        return written
 
     def _walk(self, value: JsonValue) -> JsonValue:
         if isinstance(value, str):
@@ -232,9 +255,9 @@ class Split:
         if _is_short(text):
             return value
         # How deep it is was looked at once, with what it stands in.
-        written = self._before.equal(text) or Written(text, self._write(value, text))
+        written = self._before.others.get(text) or Written(text, self._write(value, text))
         if len(text) <= _REMEMBERED_BYTES:
-            self.written.note(written)
+            self.written.others.setdefault(text, written)
         return written.encoded
 
     def _write(self, value: JsonValue, text: str) -> JsonValue:
@@ -246,39 +269,43 @@ class Split:
 
     def _encode(self, value: JsonValue) -> JsonValue:
         if isinstance(value, list):
-            return self._encode_list([self._walk(item) for item in value])
+            return self._encode_list([self._walk(item) for item in value])[0]
         if isinstance(value, dict):
             if _needs_pairs(value):
-                return {_PAIRS: self._encode_list([self._walk([key, item]) for key, item in value.items()])}
+                return {_PAIRS: self._encode_list([self._walk([key, item]) for key, item in value.items()])[0]}
             return {key: self._walk(item) for key, item in value.items()}
         return value
 
-    def _encode_list(self, items: list[JsonValue]) -> JsonValue:
+    def _encode_list(
+        self, items: list[JsonValue], groups: Sequence[Sequence[JsonValue]] = ()
+    ) -> tuple[JsonValue, Sequence[Sequence[JsonValue]]]:
+        """Write a list of which some groups are written already; return all of its full groups too, level by level."""
         if len(items) <= _GROUP:
-            return items
+            return items, ()
         tails: list[JsonValue] = []
+        levels: list[Sequence[JsonValue]] = []
         while len(items) > _GROUP:
             full = len(items) // _GROUP * _GROUP
             tails.insert(0, items[full:])
-            items = [self._put_group(items[start : start + _GROUP]) for start in range(0, full, _GROUP)]
-        return {_LIST: [items, *tails]}
-
-    def _put_group(self, group: list[JsonValue]) -> JsonValue:
-        encoded = self._before.same_group(group)
-        if encoded is None:
-            encoded = self._put(group, dump(group))
-        self.written.note_group(group, encoded)
-        return encoded
+            known = groups[len(levels)] if len(levels) < len(groups) else ()
+            new: list[JsonValue] = [items[start : start + _GROUP] for start in range(len(known) * _GROUP, full, _GROUP)]
+            items = [*known, *(self._put(group, dump(group)) for group in new)]
+            levels.append(items)
+        return {_LIST: [items, *tails]}, levels
 
     def _put(self, part: JsonValue, text: str) -> JsonValue:
-        number = self._known.get(text)
+        number = self._new.get(text) or self._find(text)
         if number is None:
             number = self.next_part
             self.next_part += 1
-            self._known[text] = number
+            self._new[text] = number
             self.new_parts[number] = Part(part, text)
             self.sizes[number] = len(text.encode())
         return {_PART: number}
+
+
+def _characters_of(value: JsonValue) -> int:
+    return len(value) if isinstance(value, str) else 1
 
 
 def _is_short(text: str) -> bool:

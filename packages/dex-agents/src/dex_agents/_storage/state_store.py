@@ -66,7 +66,10 @@ class StateStore:
             for key in RUN_STATE.get_all_instance_keys(context)
             if key not in (HEAD_KEY, TURN_START_KEY)
         }
-        self._parts = StateParts({number: part for pack in self._packs.values() for number, part in pack.parts.items()})
+        parts: dict[int, Part] = {}
+        for pack in self._packs.values():
+            parts.update(pack.parts)
+        self._parts = StateParts(parts)
 
     def load(self, *, shares: bool = False) -> FrameworkState | None:
         """Return the state; None before the first one was saved.
@@ -119,9 +122,8 @@ class StateStore:
         newest = max((pack.newest for pack in self._packs.values()), default=0)
         key_before = self._key_of(self._head) if self._head else None
         before = STATES.get(key_before) if key_before else None
-        split = self._parts.split(
-            state.value, max(newest + 1, self._head.next_part if self._head else 1), before.written if before else None
-        )
+        next_part = max(newest + 1, self._head.next_part if self._head else 1)
+        split = self._parts.split(state.value, next_part, before.written if before else None, self._number_of)
         head = StateHead.of(state, split)
         head_text = head.model_dump_json()
         new_bytes = sum(split.sizes.values()) + 2 * len(head_text.encode())
@@ -140,6 +142,10 @@ class StateStore:
         if key_before:
             STATES.forget(key_before)  # only an undone turn asks for it again
         self._remember(KnownState(split.value, split.written, split.characters))
+
+    def _number_of(self, text: str) -> int | None:
+        found = (pack.numbers.get(text) for pack in self._packs.values())
+        return next((number for number in found if number is not None), None)
 
     def _check_size(self, new_bytes: int, new_parts: Mapping[int, Part]) -> None:
         """Measure a large state as it would be stored, which is too slow to be done every time."""

@@ -6,16 +6,18 @@ Others give equal ones, which are found by their JSON.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from operator import is_
 
 from pydantic import JsonValue
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """One object or list.
+    """One value.
 
     Attributes:
-        text: Its JSON.
+        text: Its JSON, if it is an object or a list.
         encoded: How it was written.
         value: A copy of it that is never changed; None where it stands inside of another one.
     """
@@ -25,35 +27,51 @@ class Written:
     value: JsonValue = None
 
 
-class WrittenValues:
-    """Objects and lists of one state, as they were written."""
+@dataclass(frozen=True)
+class WrittenList:
+    """A list of the two top levels.
 
-    def __init__(self) -> None:
-        self._by_text: dict[str, Written] = {}
-        self._by_identity: dict[int, Written] = {}
-        self._groups: dict[tuple[int, ...], tuple[Sequence[JsonValue], JsonValue]] = {}
+    Attributes:
+        items: Its elements.
+        groups: How its full groups of elements were written, then how the full groups of these were, and so on.
+        characters: Of its JSON, about.
+    """
+
+    items: Sequence[Written] = ()
+    groups: Sequence[Sequence[JsonValue]] = ()
+    characters: int = 0
+
+    def begins(self, values: Sequence[JsonValue]) -> bool:
+        """Whether a list has these very elements, and then perhaps more."""
+        fits = len(self.items) <= len(values)
+        return fits and all(map(is_, [item.value for item in self.items], values))
 
     def same(self, value: JsonValue) -> Written | None:
-        """Find a kept copy itself."""
+        """Find an element by its kept copy."""
         written = self._by_identity.get(id(value))
         return written if written is not None and written.value is value else None
 
     def equal(self, text: str) -> Written | None:
-        """Find an object or list by its JSON."""
+        """Find an element by its JSON."""
         return self._by_text.get(text)
 
-    def note(self, written: Written) -> None:
-        """Remember how an object or list was written."""
-        self._by_text[written.text] = written
-        if written.value is not None:
-            self._by_identity[id(written.value)] = written
+    @cached_property
+    def _by_identity(self) -> dict[int, Written]:
+        return {id(item.value): item for item in self.items}
 
-    def same_group(self, items: Sequence[JsonValue]) -> JsonValue:
-        """Find how a group of these very items was written; None when it was not."""
-        found = self._groups.get(tuple(map(id, items)))
-        return None if found is None else found[1]
+    @cached_property
+    def _by_text(self) -> dict[str, Written]:
+        return {item.text: item for item in self.items if item.text}
 
-    def note_group(self, items: Sequence[JsonValue], encoded: JsonValue) -> None:
-        """Remember how a group was written; the items must not be changed any more."""
-        # They are kept with it, so that their identities stay theirs.
-        self._groups[tuple(map(id, items))] = items, encoded
+
+class WrittenValues:
+    """The objects and lists of one state, as they were written.
+
+    Attributes:
+        lists: The lists of the two top levels, by name.
+        others: What stands in no such list, or inside of an element, by its JSON.
+    """
+
+    def __init__(self) -> None:
+        self.lists: dict[str, WrittenList] = {}
+        self.others: dict[str, Written] = {}
