@@ -141,7 +141,9 @@ async def test_a_write_of_the_cli_that_a_policy_names_is_a_step_of_its_own_witho
 
 
 @pytest.mark.parametrize("effect", [ToolEffect.IDEMPOTENT_WRITE, ToolEffect.UNCLASSIFIED])
-def test_a_write_that_only_a_segment_can_run_is_refused_when_the_agent_is_built(shop: Shop, effect: ToolEffect) -> None:
+async def test_a_write_that_only_a_segment_can_run_is_refused_when_the_agent_is_built(
+    shop: Shop, effect: ToolEffect
+) -> None:
     options = shop.options(tools=["Agent", "Bash"])
     with pytest.raises(ConfigurationError, match=r"policy of Agent .*give it ToolEffect\.READ .*or approval=True"):
         ClaudeAgentRunner(options, tools={"Agent": effect, "Bash": effect})

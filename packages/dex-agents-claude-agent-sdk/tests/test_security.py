@@ -117,7 +117,7 @@ async def test_subagents_read_inside_the_segment_and_their_writes_are_refused_wi
         ({"permission_prompt_tool_name": "ask"}, "permission_prompt_tool_name='ask'.*use can_use_tool"),
     ],
 )
-def test_options_that_name_a_conversation_or_pass_over_people_are_refused(
+async def test_options_that_name_a_conversation_or_pass_over_people_are_refused(
     shop: Shop, change: dict[str, Any], text: str
 ) -> None:
     with pytest.raises(ConfigurationError, match=text):
@@ -134,13 +134,13 @@ def test_options_that_name_a_conversation_or_pass_over_people_are_refused(
         ({"options": {"system_prompt": "a secret"}}, "the agent is a dict: give the ClaudeAgentOptions"),
     ],
 )
-def test_arguments_of_no_use_are_refused_with_the_remedy(shop: Shop, given: dict[str, Any], text: str) -> None:
+async def test_arguments_of_no_use_are_refused_with_the_remedy(shop: Shop, given: dict[str, Any], text: str) -> None:
     arguments: dict[str, Any] = {"options": shop.options(), **given}
     with pytest.raises(ConfigurationError, match=text):
         ClaudeAgentRunner(**arguments)
 
 
-def test_the_description_says_where_each_tool_runs(shop: Shop) -> None:
+async def test_the_description_says_where_each_tool_runs(shop: Shop) -> None:
     servers: Any = shop.options().mcp_servers
     agent = shop.options(
         tools=["Bash", "Write", "Read"], mcp_servers={**servers, "files": {"type": "http", "url": "http://127.0.0.1:1"}}
