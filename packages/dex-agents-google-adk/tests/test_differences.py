@@ -179,12 +179,13 @@ async def test_a_value_of_the_state_that_is_changed_in_place_is_kept_as_in_a_pla
         calls = [[call("note", {"word": "one"})], [call("note", {"word": "two"})], "done"]
         return agent_of(world, calls, note, instruction="{words} {runs}", before_agent_callback=begin)
 
-    def scenario() -> Scenario:
-        return Scenario(name="", build=build, turns=("go", "go on"), state={"words": ["zero"], "runs": []})
+    def scenario(*turns: str) -> Scenario:
+        return Scenario(name="", build=build, turns=turns, state={"words": ["zero"], "runs": []})
 
-    plain = await run_plainly(scenario())
-    durable = await run_durably(scenario(), "whole responses")
-    assert [one.instruction for one in durable.shown] == [one.instruction for one in plain.shown]
+    plain = await run_plainly(scenario("go"))
+    durable = await run_durably(scenario("go", "go on"), "whole responses")
+    assert [one.instruction for one in durable.shown[:3]] == [one.instruction for one in plain.shown]
+    # Sessions of ADK itself keep it over turns since a release of the range.
     assert "['zero', 'one', 'two', 'one', 'two'] [1, 1]" in durable.shown[-1].instruction
 
 
