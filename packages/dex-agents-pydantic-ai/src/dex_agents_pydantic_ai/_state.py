@@ -1,6 +1,5 @@
 """What a session stores of a Pydantic AI agent: its messages, and during a turn a small record beside them."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -17,7 +16,7 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 from pydantic_ai.usage import RunUsage
-from pydantic_core import PydanticSerializationError
+from pydantic_core import to_json
 
 from dex_agents.errors import StateNotReadableError
 from dex_agents.releases import release_numbers
@@ -219,15 +218,8 @@ def write_state(state: SessionState) -> FrameworkState:
 
 def dump_messages(messages: Sequence[ModelMessage]) -> list[JsonValue]:
     """Write messages in the framework's own JSON form."""
-    return _dump(messages, exclude_none=False)
-
-
-def _dump(messages: Sequence[ModelMessage], *, exclude_none: bool) -> list[Any]:
-    try:
-        return json.loads(ModelMessagesTypeAdapter.dump_json(list(messages), exclude_none=exclude_none))
-    except PydanticSerializationError:
-        # Lone surrogates, as of `surrogateescape`: the session replaces them in what it stores.
-        return ModelMessagesTypeAdapter.dump_python(list(messages), mode="json", exclude_none=exclude_none)
+    # Not by way of a text: that is slower, and has no room for lone surrogates, which the session replaces itself.
+    return ModelMessagesTypeAdapter.dump_python(list(messages), mode="json")
 
 
 def _dump_history(messages: Sequence[ModelMessage], kept: Mapping[int, KeptMessage]) -> list[JsonValue]:
@@ -241,7 +233,7 @@ def _dump_history(messages: Sequence[ModelMessage], kept: Mapping[int, KeptMessa
 
 def _dump_new(messages: Sequence[ModelMessage]) -> list[JsonValue]:
     """Write messages without what they do not have, which is a third of a short one."""
-    dumped = _dump(messages, exclude_none=True)
+    dumped = ModelMessagesTypeAdapter.dump_python(list(messages), mode="json", exclude_none=True)
     for message in dumped:
         if "usage" in message:
             message["usage"] = {name: count for name, count in message["usage"].items() if count}
@@ -294,7 +286,7 @@ def _made_of(message: JsonValue) -> KeptMessage | None:
 
 def load_messages(messages: Sequence[JsonValue]) -> list[ModelMessage]:
     """Read messages from the framework's own JSON form."""
-    return ModelMessagesTypeAdapter.validate_json(json.dumps(messages))
+    return ModelMessagesTypeAdapter.validate_json(to_json(messages))
 
 
 def dump_parts(parts: Sequence[ModelRequestPart]) -> list[JsonValue]:
@@ -310,13 +302,13 @@ def load_parts(parts: Sequence[JsonValue]) -> list[ModelRequestPart]:
 
 
 def dump_usage(usage: RunUsage) -> JsonValue:
-    """Write usage as JSON."""
-    return json.loads(_USAGE.dump_json(usage))
+    """Write usage as JSON, without the many counters that are 0."""
+    return _USAGE.dump_python(usage, mode="json", exclude_defaults=True)
 
 
 def load_usage(usage: JsonValue) -> RunUsage:
     """Read usage from JSON; None is a usage of nothing."""
-    return RunUsage() if usage is None else _USAGE.validate_json(json.dumps(usage))
+    return RunUsage() if usage is None else _USAGE.validate_python(usage)
 
 
 def subtract_usage(after: RunUsage, before: RunUsage) -> RunUsage:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any, cast
 
@@ -22,7 +23,6 @@ from dex_agents_pydantic_ai._state import (
     dump_messages,
     dump_parts,
     dump_usage,
-    load_usage,
     subtract_usage,
 )
 from dex_agents_pydantic_ai._tools import as_text, first_result
@@ -48,7 +48,7 @@ async def run_one_call(
     if request.arguments is not None and given is None:
         call = replace(call, args=cast("dict[str, Any]", request.arguments))
     internals = RunInternals[Any](run)
-    before = load_usage(dump_usage(internals.usage))
+    before = deepcopy(internals.usage)
     node = CallToolsNode[Any, Any](
         # The history keeps the whole response. A node whose response names a provider must hold that very object, in
         # order to find which of the provider's own compactions came before it; without the name it considers all.
