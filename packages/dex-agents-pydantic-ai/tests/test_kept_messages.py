@@ -25,7 +25,7 @@ from pydantic_ai.usage import RequestUsage
 from dex_agents import AgentHost
 from dex_agents.runner import FrameworkState, KeptObject
 from dex_agents_pydantic_ai import session_flow
-from dex_agents_pydantic_ai._kept_messages import KeptMessage, are_unchanged
+from dex_agents_pydantic_ai._kept_messages import KeptMessage
 from dex_agents_pydantic_ai._state import SessionState, read_state, write_state
 from dex_agents_pydantic_ai.testing import ScriptedModel
 
@@ -117,6 +117,26 @@ def test_a_change_of_a_message_is_stored_and_is_not_met_by_a_step_that_reads_wha
     assert read_state(first).messages == history(), "another attempt of the Step"
 
 
+def test_a_history_is_read_on_where_the_last_step_left_it_and_whole_where_it_is_another_one() -> None:
+    first = stored(messages_in(write_state(SessionState(messages=history()))))
+    read = read_state(first)
+    read.messages.append(ModelResponse(parts=[TextPart("more")], timestamp=NOW, run_id="s/turn-2"))
+    longer = stored(messages_in(write_state(read)))
+
+    again = read_state(longer)
+
+    assert [a is b for a, b in zip(again.messages, read.messages, strict=True)] == [True] * 4 + [False]
+    assert len(again.kept.kept) == 5
+    shorter = stored(messages_in(longer)[2:])
+    assert read_state(shorter).messages == again.messages[2:]
+    assert [a is b for a, b in zip(read_state(shorter).messages, again.messages[2:], strict=True)] == [True] * 3
+    doubled = stored([*messages_in(longer), *messages_in(longer)])
+    twice = read_state(doubled)
+    assert twice.messages == again.messages * 2
+    assert len({id(message) for message in twice.messages}) == 10, "two messages are never one object"
+    assert messages_in(write_state(twice)) == messages_in(doubled)
+
+
 def test_each_step_has_the_messages_of_the_running_turn_for_itself() -> None:
     state = write_state(SessionState(messages=history()))
     first = stored(messages_in(state))
@@ -131,7 +151,6 @@ def test_a_message_with_something_in_it_that_cannot_be_compared_is_read_every_ti
     assert KeptMessage.of(message, KeptObject({})) is not None
     message.parts[0].content = [object()]  # pyright: ignore
     assert KeptMessage.of(message, KeptObject({})) is None
-    assert are_unchanged([])
 
 
 def texts_shown(model: ScriptedModel) -> list[list[str]]:

@@ -4,12 +4,14 @@ A long session's Step would otherwise read and write all of its history. In plac
 changed a message since it was made, as an agent's hooks may: one that was changed is read, or written, again.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, is_dataclass
 from datetime import datetime
 from decimal import Decimal
+from operator import is_
 from typing import Final, cast
 
+from pydantic import JsonValue
 from pydantic_ai.messages import ModelMessage
 
 from dex_agents.runner import KeptObject
@@ -19,7 +21,7 @@ _Changeable = dict[str, object] | list[object]
 _NEVER_CHANGE: Final = frozenset({str, int, float, bool, bytes, type(None), datetime, Decimal})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class KeptMessage:
     """A message and its JSON.
 
@@ -28,12 +30,14 @@ class KeptMessage:
         json: Its JSON, as it is stored.
         found: What in the message can be changed: the fields of it and of what is in it, its lists and its objects.
         copies: The same, as they were when the message was made.
+        history: The newest history of which it is the last message that is kept.
     """
 
     message: ModelMessage
     json: KeptObject
     found: list[_Changeable]
     copies: list[_Changeable]
+    history: "KeptHistory | None" = None
 
     @classmethod
     def of(cls, message: ModelMessage, json: KeptObject) -> "KeptMessage | None":
@@ -42,14 +46,81 @@ class KeptMessage:
             found = list(_changeable(message))
         except TypeError:
             return None
-        return cls(message, json, found, [each.copy() for each in found])
+        json.made = kept = cls(message, json, found, [each.copy() for each in found])
+        return kept
+
+    @classmethod
+    def made_of(cls, json: JsonValue) -> "KeptMessage | None":
+        """Return what was made of a JSON before."""
+        made = json.made if isinstance(json, KeptObject) else None
+        return made if isinstance(made, cls) else None
+
+    @property
+    def is_unchanged(self) -> bool:
+        """Whether the message is as it was made."""
+        return self.found == self.copies
 
 
-def are_unchanged(kept: Iterable[KeptMessage]) -> bool:
-    """Whether all of these messages are as they were made."""
-    # Two comparisons of lists, and no call a message: a long history has thousands of them.
-    messages = list(kept)
-    return [each.found for each in messages] == [each.copies for each in messages]
+@dataclass(slots=True, eq=False)
+class KeptHistory:
+    """The messages with which a state begins.
+
+    Attributes:
+        stored: Their JSON.
+        kept: What is kept of each; None for a message that each Step reads for itself.
+        found: `KeptMessage.found` of all, so that one comparison of two lists tells whether all are unchanged.
+        copies: `KeptMessage.copies` of all.
+        is_checked: The messages were compared after the Step that had them last.
+    """
+
+    stored: Sequence[JsonValue] = ()
+    kept: Sequence[KeptMessage | None] = ()
+    found: Sequence[_Changeable] = ()
+    copies: Sequence[_Changeable] = ()
+    is_checked: bool = True
+
+    @classmethod
+    def of(cls, stored: Sequence[JsonValue]) -> "KeptHistory":
+        """Find the longest history that a state begins with, whose messages are all as they were made."""
+        for last in reversed(stored):
+            made = KeptMessage.made_of(last)
+            if made is not None and (history := made.history) is not None:
+                begins = len(history.stored) <= len(stored) and all(map(is_, history.stored, stored))
+                return history if begins and (history.is_checked or history.is_unchanged) else cls()
+        return cls()
+
+    @property
+    def is_unchanged(self) -> bool:
+        """Whether all messages are as they were made."""
+        return self.found == self.copies
+
+    @property
+    def by_identity(self) -> dict[int, KeptMessage]:
+        """What is kept, by the identity of the message."""
+        return {id(each.message): each for each in self.kept if each is not None}
+
+    def extended(self, stored: Sequence[JsonValue], kept: Sequence[KeptMessage | None]) -> "KeptHistory":
+        """Return the history with more messages, for a Step that may change them."""
+        if not stored:
+            self.is_checked = False
+            return self
+        new = [each for each in kept if each is not None]
+        longer = KeptHistory(
+            [*self.stored, *stored],
+            [*self.kept, *kept],
+            [*self.found, *(part for each in new for part in each.found)],
+            [*self.copies, *(part for each in new for part in each.copies)],
+            is_checked=False,
+        )
+        self._last_is_of(None)
+        longer._last_is_of(longer)
+        return longer
+
+    def _last_is_of(self, history: "KeptHistory | None") -> None:
+        # A history is found at its last message; those before it have none, or all of them would take much memory.
+        last = next((each for each in reversed(self.kept) if each is not None), None)
+        if last is not None:
+            last.history = history
 
 
 def _changeable(value: object) -> Iterator[_Changeable]:

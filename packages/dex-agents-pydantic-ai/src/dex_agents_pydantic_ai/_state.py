@@ -1,6 +1,6 @@
 """What a session stores of a Pydantic AI agent: its messages, and during a turn a small record beside them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Final, Literal, cast
@@ -21,7 +21,7 @@ from pydantic_core import to_json
 from dex_agents.errors import StateNotReadableError
 from dex_agents.releases import release_numbers
 from dex_agents.runner import FrameworkState, KeptObject
-from dex_agents_pydantic_ai._kept_messages import KeptMessage, are_unchanged
+from dex_agents_pydantic_ai._kept_messages import KeptHistory, KeptMessage
 from dex_agents_pydantic_ai._private import DISTRIBUTION, installed_version
 
 FORMAT: Final = 1
@@ -128,13 +128,13 @@ class SessionState:
         messages: All that the model reads.
         turn: The record of the running turn; None between turns.
         summary: The text of the summary with which the messages begin, after a compaction.
-        kept: Of the messages that other Steps read too, by their identity, what is known of them.
+        kept: The messages of them that other Steps read too.
     """
 
     messages: list[ModelMessage]
     turn: TurnState | None = None
     summary: str | None = None
-    kept: dict[int, KeptMessage] = field(default_factory=dict[int, KeptMessage])
+    kept: KeptHistory = field(default_factory=KeptHistory)
 
     @property
     def running_turn(self) -> TurnState:
@@ -222,11 +222,13 @@ def dump_messages(messages: Sequence[ModelMessage]) -> list[JsonValue]:
     return ModelMessagesTypeAdapter.dump_python(list(messages), mode="json")
 
 
-def _dump_history(messages: Sequence[ModelMessage], kept: Mapping[int, KeptMessage]) -> list[JsonValue]:
+def _dump_history(messages: Sequence[ModelMessage], history: KeptHistory) -> list[JsonValue]:
     """Write messages; those that are stored already, and were not changed since, are not looked into."""
+    kept = history.by_identity
     known = [kept.get(id(message)) for message in messages]
-    if not are_unchanged(each for each in known if each is not None):
-        known = [each if each is not None and are_unchanged([each]) else None for each in known]
+    history.is_checked = history.is_unchanged
+    if not history.is_checked:
+        known = [each if each is not None and each.is_unchanged else None for each in known]
     new = iter(_dump_new([message for message, each in zip(messages, known, strict=True) if each is None]))
     return [next(new) if each is None else each.json for each in known]
 
@@ -244,44 +246,35 @@ def _dump_new(messages: Sequence[ModelMessage]) -> list[JsonValue]:
     return dumped
 
 
-def _load_history(
-    messages: Sequence[JsonValue], running: str | None
-) -> tuple[list[ModelMessage], dict[int, KeptMessage]]:
+def _load_history(stored: Sequence[JsonValue], running: str | None) -> tuple[list[ModelMessage], KeptHistory]:
     """Read messages; those that were read before, and were not changed since, are the same ones again.
 
     Args:
-        messages: As they are stored.
+        stored: Their JSON.
         running: The run id of the running turn, whose messages each Step has for itself: a run changes them.
 
     Returns:
-        The messages, and what is known of them by their identity.
+        The messages, and what is kept of them.
     """
-    made = [_made_of(message) for message in messages]
-    if not are_unchanged(each for each in made if each is not None):
-        made = [each if each is not None and are_unchanged([each]) else None for each in made]
-    new = iter(load_messages([message for message, each in zip(messages, made, strict=True) if each is None]))
-    kept: dict[int, KeptMessage] = {}
-    history: list[ModelMessage] = []
-    for stored, each in zip(messages, made, strict=True):
+    history = KeptHistory.of(stored)
+    rest = stored[len(history.stored) :]
+    known = history.by_identity if any(KeptMessage.made_of(each) for each in rest) else {}
+    kept = list(history.kept)
+    for each in map(KeptMessage.made_of, rest):
         # An equal object of the state stands for two messages, which are not one.
-        if each is not None and id(each.message) in kept:
-            [message] = load_messages([stored])
-        elif each is not None:
-            message = each.message
-            kept[id(message)] = each
-        else:
-            message = next(new)
-            if isinstance(stored, KeptObject) and message.run_id not in (None, running):
-                stored.made = each = KeptMessage.of(message, stored)
-                if each is not None:
-                    kept[id(message)] = each
-        history.append(message)
-    return history, kept
-
-
-def _made_of(message: JsonValue) -> KeptMessage | None:
-    made = message.made if isinstance(message, KeptObject) else None
-    return made if isinstance(made, KeptMessage) else None
+        usable = each is not None and each.is_unchanged and id(each.message) not in known
+        kept.append(each if usable else None)
+        if usable and each is not None:
+            known[id(each.message)] = each
+    new = iter(load_messages([one for one, each in zip(stored, kept, strict=True) if each is None]))
+    messages = [next(new) if each is None else each.message for each in kept]
+    own = next((at for at, message in enumerate(messages) if running is not None and message.run_id == running), None)
+    more = range(len(history.stored), len(messages) if own is None else own)
+    for at in more:
+        one = stored[at]
+        if kept[at] is None and isinstance(one, KeptObject) and messages[at].run_id is not None:
+            kept[at] = KeptMessage.of(messages[at], one)
+    return messages, history.extended(stored[more.start : more.stop], kept[more.start : more.stop])
 
 
 def load_messages(messages: Sequence[JsonValue]) -> list[ModelMessage]:
