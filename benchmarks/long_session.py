@@ -150,6 +150,7 @@ async def measure_compacted(flow: AgentSessionFlow, directory: Path, turns: int)
             old.append(await _cpu_of(lambda number=number: session.ask(_text(number, QUESTION))))
             if number > turns - MEASURED:
                 fresh.append(await _cpu_of(lambda number=number: second.ask(_text(number, QUESTION))))
+            _tell(number, turns, "with compaction")
             if number % (turns // 4) == 0:
                 messages, everything, _ = store.bytes_of("long")
                 stored[str(number)] = round(messages / 1000, 1)
@@ -182,6 +183,7 @@ async def measure_uncompacted(
             text = _text(number, QUESTION)
             plain = await _cpu_of(lambda text=text: plainly(text))
             added.append(await _cpu_of(lambda text=text: session.ask(text)) - plain)
+            _tell(number, turns, "without compaction")
         _, _, written = Store(directory).bytes_of("long")
         content = await _content(session)
     first, last = statistics.median(added[:MEASURED]), statistics.median(added[-MEASURED:])
@@ -189,6 +191,11 @@ async def measure_uncompacted(
         "uncompacted_added_last_over_first": round(last / first, 3),
         "written_over_content": round(written / content, 3),
     }
+
+
+def _tell(turn: int, turns: int, what: str) -> None:
+    if turn % MEASURED == 0:
+        print(f"{turn} of {turns} turns {what}", file=sys.stderr, flush=True)
 
 
 async def _content(session: AgentSession) -> int:
