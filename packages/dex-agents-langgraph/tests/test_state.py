@@ -8,12 +8,12 @@ import math
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import Enum
-from typing import Any, cast
+from typing import Annotated, Any, cast
 from uuid import UUID
 
 import pytest
-from langchain.agents import AgentState, create_agent
-from langchain.tools import ToolRuntime, tool
+from langchain.agents import AgentState, create_agent, factory
+from langchain.tools import InjectedState, ToolRuntime, tool
 from langchain_core.documents import Document
 from langchain_core.messages import (
     AIMessage,
@@ -25,15 +25,16 @@ from langchain_core.messages import (
     SystemMessage,
     ToolMessage,
 )
-from langgraph.graph import START, StateGraph
+from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command, Send
 from pydantic import BaseModel, JsonValue
 
 from dex_agents.errors import StateNotReadableError, TurnFailedError
-from dex_agents.runner import Finished, FrameworkState
+from dex_agents.runner import CallToolRequest, Finished, FrameworkState
 from dex_agents.testing import InMemorySession, TurnFailed
+from dex_agents.tools import ToolOutcome
 from dex_agents_langgraph import LangGraphRunner
-from dex_agents_langgraph._codec import ValueCodec
+from dex_agents_langgraph._codec import StepCodec, ValueCodec
 from dex_agents_langgraph._private import Graph, check_names
 from dex_agents_langgraph._state import read_state
 from dex_agents_langgraph.testing import Reply, ScriptedChatModel, reply, tool_call
@@ -272,3 +273,64 @@ def test_a_missing_name_of_the_framework_is_named() -> None:
         check_names({("langgraph.pregel._read", "PregelNode", "nothing"): ()})
     with pytest.raises(ImportError, match=r"has no parameter wrong of langgraph.pregel._read.PregelNode.copy"):
         check_names({("langgraph.pregel._read", "PregelNode", "copy"): ("wrong",)})
+
+
+async def test_what_a_node_changes_in_an_old_message_is_stored() -> None:
+    def mark(state: MessagesState) -> dict[str, list[BaseMessage]]:
+        first = state["messages"][0]
+        first.response_metadata.setdefault("marks", []).append(len(state["messages"]))
+        first.content = f"{first.text}!"
+        return {"messages": [AIMessage("done")]}
+
+    graph = StateGraph(MessagesState).add_node("mark", mark).add_edge(START, "mark").compile()
+    session = InMemorySession(lambda: LangGraphRunner(graph))
+    for _ in range(3):
+        assert isinstance(await session.send("go"), Finished)
+    first = (await stored_values(graph, session))["messages"][0]
+    assert (first.text, first.response_metadata) == ("go!!!", {"marks": [1, 3, 5]})
+
+
+@pytest.mark.parametrize("name", ["plain", "looks", "injected"])
+async def test_a_call_reads_the_thread_only_when_its_tool_looks_at_it(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+
+    @tool
+    def plain(city: str) -> str:
+        """Say what the weather is."""
+        return "sunny"
+
+    @tool
+    def looks(city: str, runtime: ToolRuntime[Any, Any]) -> str:
+        """Say what was asked."""
+        seen.append(runtime.state["messages"][0].text)
+        return "sunny"
+
+    @tool
+    def injected(city: str, state: Annotated[dict[str, Any], InjectedState]) -> str:
+        """Say what was asked."""
+        seen.append(state["messages"][0].text)
+        return "sunny"
+
+    read: list[str] = []
+    decode = StepCodec._decode_message  # pyright: ignore[reportPrivateUsage]
+
+    def watched(codec: StepCodec, document: dict[str, Any]) -> BaseMessage:
+        read.append(document["data"]["content"])
+        return decode(codec, document)
+
+    class Watched(LangGraphRunner):
+        async def call_tool(self, request: CallToolRequest) -> ToolOutcome:
+            with monkeypatch.context() as patch:
+                patch.setattr(StepCodec, "_decode_message", watched)
+                return await super().call_tool(request)
+
+    model = ScriptedChatModel([reply("", tool_call(name, "a", city="Oslo")), "done"])
+    graph = create_agent(model, [plain, looks, injected])
+    assert isinstance(await InMemorySession(lambda: Watched(graph)).send("what is it like?"), Finished)
+    assert model.shown[1].results == {"a": "sunny"}
+    assert seen == ([] if name == "plain" else ["what is it like?"])
+    # Older releases of LangChain hand the whole state to the tool node together with the call.
+    if not hasattr(factory, "ToolCallWithContext"):
+        assert ("what is it like?" in read) is (name != "plain")

@@ -32,12 +32,14 @@ class _Shape:
         kind: The class.
         defaults: The default of each field that has one.
         own: Fields whose default is an empty container, which each message needs for itself, and its type.
+        own_names: Their names.
         fields: Names of all its fields; others are extra ones.
     """
 
     kind: type[BaseMessage]
     defaults: Mapping[str, Any]
     own: tuple[tuple[str, type[Any]], ...]
+    own_names: set[str]
     fields: frozenset[str]
 
     @classmethod
@@ -51,7 +53,8 @@ class _Shape:
         filled = [name for name, _ in own if defaults[name]]
         if filled:
             raise ImportError(f"{kind.__name__} of the installed langchain-core has a default in {filled}: use another")
-        return cls(kind=kind, defaults=defaults, own=own, fields=frozenset(kind.model_fields))
+        names = {name for name, _ in own}
+        return cls(kind=kind, defaults=defaults, own=own, own_names=names, fields=frozenset(kind.model_fields))
 
     def make(self, stored: Mapping[str, Any]) -> BaseMessage:
         """Make a message of its own fields, without any validator having another look at them.
@@ -63,15 +66,15 @@ class _Shape:
         for name, container in self.own:
             held[name] = container()
         extra: dict[str, Any] = {}
-        for name, value in stored.items():
-            if name in self.fields:
-                held[name] = value
-            else:
-                extra[name] = value
+        if stored.keys() <= self.fields:
+            held.update(stored)
+        else:
+            for name, value in stored.items():
+                (held if name in self.fields else extra)[name] = value
         message = self.kind.__new__(self.kind)
         object.__setattr__(message, "__dict__", held)
         object.__setattr__(message, "__pydantic_extra__", extra)
-        object.__setattr__(message, "__pydantic_fields_set__", {*stored, *(name for name, _ in self.own)})
+        object.__setattr__(message, "__pydantic_fields_set__", self.own_names.union(stored))
         object.__setattr__(message, "__pydantic_private__", None)
         return message
 
@@ -148,12 +151,13 @@ class ValueCodec:
         form = type(value)
         if form is not dict and form is not list:
             return value
+        decode = self.decode
         if form is list:
-            return [self.decode(item) for item in cast("list[JsonValue]", value)]
+            return [item if type(item) is str else decode(item) for item in cast("list[JsonValue]", value)]
         marked = cast("dict[str, Any]", value)
         kind = marked.get(TYPE)
         if kind is None:
-            return {key: self.decode(item) for key, item in marked.items()}
+            return {key: item if type(item) is str else decode(item) for key, item in marked.items()}
         if kind == "message":
             return self._decode_message(marked)
         return self._decode_marked(kind, marked)
@@ -209,12 +213,16 @@ class ValueCodec:
 
 
 class StepCodec(ValueCodec):
-    """Remembers the messages that one Step wrote."""
+    """Remembers the messages that one Step read and wrote, each with its document.
+
+    A message that was read and is still the same is not written again: most of a long thread is.
+    """
 
     def __init__(self, serializer: JsonPlusSerializer) -> None:
         self._serializer = serializer
-        # Both are kept, so that an id stays the document's.
-        self._written: dict[int, tuple[dict[str, JsonValue], BaseMessage]] = {}
+        # Both are kept, so that an id stays the document's, and the message's.
+        self._by_document: dict[int, tuple[dict[str, Any], BaseMessage]] = {}
+        self._by_message: dict[int, tuple[dict[str, Any], BaseMessage]] = {}
         self._is_over = False
 
     def read_only(self) -> None:
@@ -222,13 +230,38 @@ class StepCodec(ValueCodec):
         self._is_over = True
 
     def _encode_message(self, message: BaseMessage, where: str) -> dict[str, JsonValue]:
-        document = super()._encode_message(message, where)
-        self._written[id(document)] = document, message
-        return document
+        known = self._by_message.get(id(message))
+        if known is not None and _is_written_as(message, known[0]):
+            return known[0]
+        return self._remember(super()._encode_message(message, where), message)
 
     def _decode_message(self, document: dict[str, Any]) -> BaseMessage:
-        known = self._written.get(id(document)) if self._is_over else None
-        return known[1] if known is not None else super()._decode_message(document)
+        known = self._by_document.get(id(document)) if self._is_over else None
+        if known is not None and _is_written_as(known[1], document):
+            return known[1]
+        message = super()._decode_message(document)
+        self._remember(document, message)
+        return message
+
+    def _remember(self, document: dict[str, Any], message: BaseMessage) -> dict[str, Any]:
+        self._by_document[id(document)] = self._by_message[id(message)] = document, message
+        return document
+
+
+def _is_written_as(message: BaseMessage, document: Mapping[str, Any]) -> bool:
+    """Whether a message is what a document says; where that is not plain to see, False."""
+    shape, data = _SHAPES[document["class"]], document["data"]
+    if type(message) is not shape.kind or message.__pydantic_extra__:
+        return False
+    written = 0
+    for name, value in vars(message).items():
+        if name in data:
+            if value is not data[name] and value != data[name]:
+                return False
+            written += 1
+        elif name not in shape.defaults or value != shape.defaults[name]:
+            return False
+    return written == len(data)
 
 
 _NOT_PLAIN: Final = object()

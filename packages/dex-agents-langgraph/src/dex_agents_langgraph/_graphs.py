@@ -13,11 +13,13 @@ from langgraph.errors import GraphInterrupt
 from langgraph.prebuilt.tool_node import ToolNode
 from langgraph.types import Interrupt
 
+from dex_agents_langgraph._late_values import read_late
 from dex_agents_langgraph._private import (
     Graph,
     RunOne,
     as_graph,
     checkpointer_of,
+    looks_at_state,
     owner_namespace,
     parse_calls,
     replace_node,
@@ -188,7 +190,10 @@ def _stop_or_replay(node: ToolNode, batch: Batch, path: tuple[str, ...]) -> Call
 
             return replayed
 
-        return await run_calls(node, node_input, config, runtime, calls=calls, run_one=replay)
+        with_state = any(
+            looks_at_state(node, call["name"]) for call in calls if (task, call["id"]) not in batch.outputs
+        )
+        return await run_calls(node, node_input, config, runtime, calls=calls, with_state=with_state, run_one=replay)
 
     return run
 
@@ -235,9 +240,10 @@ def run_only(graph: Graph, path: Sequence[str], single: SingleCall) -> Graph:
         else:
             # Its own code must not run again only because a call does.
             nodes[name] = replace_node(node, bound=RunnableLambda(_hold, _hold_async), subgraphs=[], **_NO_RETRIES)
-    copied = keep_turn_values(with_nodes(graph, nodes))
+    copied = read_late(keep_turn_values(with_nodes(graph, nodes)))
     copied.interrupt_before_nodes = []
     copied.interrupt_after_nodes = []
+    copied.output_channels = []  # as a graph inside another one: its output is not read either
     return copied
 
 
@@ -272,7 +278,15 @@ def _run_single(node: ToolNode, single: SingleCall) -> Callable[[Any, RunnableCo
         watched = watch_writes(config, sent)
         token = var_child_runnable_config.set(watched)
         try:
-            await run_calls(node, node_input, watched, runtime, calls=[wanted], run_one=capture)
+            await run_calls(
+                node,
+                node_input,
+                watched,
+                runtime,
+                calls=[wanted],
+                with_state=looks_at_state(node, wanted["name"]),
+                run_one=capture,
+            )
         except GraphInterrupt as interrupt:
             single.interrupts = tuple(interrupt.args[0]) if interrupt.args else ()
             raise

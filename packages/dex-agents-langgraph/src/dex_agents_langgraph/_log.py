@@ -1,6 +1,6 @@
 """What an agent said and did inside one Step, for people, read from the checkpoints before and after it."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -34,11 +34,9 @@ def new_messages(
         settled: Provider's ids of the calls whose results the Step was given.
         codec: Reads messages.
     """
-    known = _find(before)
+    known = [document for documents in before.values() for document in _messages_in(documents)]
     messages: list[Message] = []
-    for key, found in _find(after).items():
-        if key in known:
-            continue
+    for found in _find_others(after, known):
         message: object = codec.decode(found.document)
         if isinstance(message, AIMessage):
             blocks = tuple(from_ai_message(message, found.owner))
@@ -51,38 +49,39 @@ def new_messages(
 
 def newest_ai_message(namespaces: Namespaces, codec: ValueCodec) -> AIMessage | None:
     """Return what a model of the root graph said last."""
-    spoken = [
-        document
-        for document in _messages_in(cast("JsonValue", namespaces.get("", [])))
-        if cast("dict[str, Any]", document)["class"] in _SPOKEN
-    ]
-    return cast("AIMessage", codec.decode(spoken[-1])) if spoken else None
+    for document in _messages_in(namespaces.get("", []), newest_first=True):
+        if cast("dict[str, Any]", document)["class"] in _SPOKEN:
+            return cast("AIMessage", codec.decode(document))
+    return None
 
 
-def _find(namespaces: Namespaces) -> Mapping[str, _Found]:
-    """Return all messages by identity, in the order of the root graph, with the graph that they were made in."""
+def _find_others(namespaces: Namespaces, known: Sequence[JsonValue]) -> Collection[_Found]:
+    """Return the messages that are not known, in the order of the root graph, with the graph that they were made in."""
     found: dict[str, _Found] = {}
+    # A message that was not touched is the same document: its identity need not be looked at.
+    same = set(map(id, known))
+    identities = set(map(_identity, known))
     for namespace in sorted(namespaces):
-        for document in _messages_in(cast("JsonValue", namespaces[namespace])):
-            key = _identity(document)
+        for document in _messages_in(namespaces[namespace]):
+            if id(document) in same or (key := _identity(document)) in identities:
+                continue
             earlier = found.get(key)
             # A message that a subgraph handed to its parent was made in the subgraph.
             if earlier is None or len(namespace) > len(earlier.owner):
                 found[key] = _Found(namespace, document)
-    return found
+    return found.values()
 
 
-def _messages_in(value: JsonValue) -> Iterator[JsonValue]:
-    if isinstance(value, list):
-        for item in value:
-            yield from _messages_in(item)
-    elif isinstance(value, dict):
-        if value.get(TYPE) == "message":
-            if value["class"] in _LOGGED:
-                yield value
-        else:
-            for item in value.values():
-                yield from _messages_in(item)
+def _messages_in(
+    value: list[JsonValue] | dict[str, JsonValue], *, newest_first: bool = False
+) -> Iterator[dict[str, JsonValue]]:
+    items = value if isinstance(value, list) else value.values()
+    for item in reversed(items) if newest_first else items:
+        if isinstance(item, dict) and item.get(TYPE) == "message":
+            if item["class"] in _LOGGED:
+                yield item
+        elif isinstance(item, list | dict):
+            yield from _messages_in(item, newest_first=newest_first)
 
 
 def _identity(document: JsonValue) -> str:

@@ -206,6 +206,19 @@ def has_wrapper(node: ToolNode) -> bool:
     return own["_wrap_tool_call"] is not None or own["_awrap_tool_call"] is not None
 
 
+def looks_at_state(node: ToolNode, name: str) -> bool:
+    """Whether a tool, or middleware around it, may look at the graph's state; where that is not known, True."""
+    injected = cast("Mapping[str, object] | None", vars(node).get("_injected_args"))
+    if injected is None or has_wrapper(node):
+        return True
+    found = injected.get(name)
+    return found is not None and bool(getattr(found, "state", True) or getattr(found, "runtime", True))
+
+
+def _no_state(*_: object) -> dict[str, Any]:
+    return {}
+
+
 async def run_calls(
     node: ToolNode,
     node_input: Any,
@@ -213,6 +226,7 @@ async def run_calls(
     runtime: Any,
     *,
     calls: Collection[ToolCall],
+    with_state: bool,
     run_one: Callable[[RunOne], RunOne],
 ) -> Any:
     """Run a tool node's own code with these calls only.
@@ -223,6 +237,7 @@ async def run_calls(
         config: Its config.
         runtime: Its runtime.
         calls: The calls to run.
+        with_state: Give the tools the graph's state, which is read for it.
         run_one: Gets the node's way to run one call and returns the one that is used.
     """
     changed = copy.copy(node)
@@ -235,6 +250,8 @@ async def run_calls(
     # Instance attributes win over the methods of the class, and the node calls itself through `self`.
     vars(changed)["_parse_input"] = parse
     vars(changed)["_arun_one"] = run_one(own)
+    if not with_state:
+        vars(changed)["_extract_state"] = _no_state
     return await changed._afunc(node_input, config, runtime)  # pyright: ignore[reportPrivateUsage]
 
 

@@ -24,6 +24,7 @@ from dex_agents.runner import StepContext
 from dex_agents_langgraph._codec import ValueCodec
 from dex_agents_langgraph._events import UsageCounter, forward
 from dex_agents_langgraph._graphs import graphs_by_path
+from dex_agents_langgraph._late_values import late_channels
 from dex_agents_langgraph._private import (
     DEFAULT_RECURSION_LIMIT,
     GRAPH_DRAINED,
@@ -58,6 +59,7 @@ class BuiltGraph:
         codec: Writes and reads its values.
         deltas: By the nodes that lead to a graph, its channels whose value lies in the writes of earlier checkpoints.
         turn_values: Likewise, its channels that hold their value for one turn only.
+        late_channels: Likewise, its channels whose values need not be read before somebody asks.
         recursion_limit: Supersteps that one turn may take.
     """
 
@@ -65,6 +67,7 @@ class BuiltGraph:
     codec: ValueCodec
     deltas: Mapping[tuple[str, ...], frozenset[str]]
     turn_values: Mapping[tuple[str, ...], set[str]]
+    late_channels: Mapping[tuple[str, ...], frozenset[str]]
     recursion_limit: int
 
 
@@ -115,6 +118,7 @@ class GraphRuns:
             codec=ValueCodec(collect_types(graph, self.allowed_types)),
             deltas={path: delta_channels(one) for path, one in graphs_by_path(graph)},
             turn_values={path: turn_values(one) for path, one in graphs_by_path(graph)},
+            late_channels={path: late_channels(one) for path, one in graphs_by_path(graph)},
             recursion_limit=next((limit for limit in limits if limit is not None), DEFAULT_RECURSION_LIMIT),
         )
 
@@ -163,6 +167,9 @@ class GraphRuns:
         """
         modes = self._stream_modes(inside_tool=call_id is not None)
         options: dict[str, Any] = {}
+        if call_id is not None:
+            # Such a pass is thrown away: nobody reads what it leaves in the channels.
+            options["output_keys"] = []
         control = make_run_control() if call_id is None else None
         if control is not None:
             options["control"] = control

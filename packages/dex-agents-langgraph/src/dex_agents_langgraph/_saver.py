@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, cast
 
 from langchain_core.runnables import RunnableConfig
@@ -17,6 +18,7 @@ from pydantic import JsonValue
 from pydantic_core import from_json, to_json
 
 from dex_agents_langgraph._codec import ValueCodec
+from dex_agents_langgraph._late_values import Unread
 from dex_agents_langgraph._private import NAMESPACE_SEPARATOR, TASK_SEPARATOR
 
 Namespaces = dict[str, list[JsonValue]]
@@ -121,6 +123,7 @@ class SnapshotSaver(BaseCheckpointSaver[int]):
         self._codec = codec.for_step()
         self._refuse = refuse
         self.stored: dict[str, dict[str, StoredCheckpoint]] = {}
+        self._late: Mapping[tuple[str, ...], Collection[str]] = {}
         # LangGraph may hand over the writes that belong to a checkpoint before the checkpoint itself.
         self._early_writes: dict[tuple[str, str], Writes] = {}
         self.load(namespaces)
@@ -130,6 +133,14 @@ class SnapshotSaver(BaseCheckpointSaver[int]):
         for namespace, documents in namespaces.items():
             loaded = (StoredCheckpoint.load(document) for document in documents)
             self.stored[namespace] = {checkpoint.id: checkpoint for checkpoint in loaded}
+
+    def read_late(self, channels: Mapping[tuple[str, ...], Collection[str]]) -> None:
+        """Give unread values for channels, which read them when somebody asks.
+
+        Args:
+            channels: By the nodes that lead to a graph, its channels that take such values.
+        """
+        self._late = channels
 
     def read_only(self) -> None:
         """Give what the run itself had from now on: it is over, and nobody changes what is read."""
@@ -211,6 +222,12 @@ class SnapshotSaver(BaseCheckpointSaver[int]):
             return self._as_tuple(configurable["thread_id"], namespace, found)
         except Exception as error:
             # Whatever the types in the state raise: they are the application's.
+            raise self._refuse(error) from error
+
+    def _read(self, value: JsonValue) -> Any:
+        try:
+            return self._codec.decode(value)
+        except Exception as error:
             raise self._refuse(error) from error
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
@@ -339,7 +356,13 @@ class SnapshotSaver(BaseCheckpointSaver[int]):
                 }
             }
 
-        values = {channel: self._codec.decode(value) for channel, value in stored.values.items()}
+        late = self._late.get(node_path(namespace), ())
+        values = {
+            channel: Unread(partial(self._read, value))
+            if channel in late and isinstance(value, list)
+            else self._codec.decode(value)
+            for channel, value in stored.values.items()
+        }
         document = {**self._codec.decode(cast("JsonValue", stored.checkpoint)), "channel_values": values}
         return CheckpointTuple(
             config=config(stored.id),

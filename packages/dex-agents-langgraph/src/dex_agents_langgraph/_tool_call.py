@@ -50,6 +50,7 @@ async def run_one_call(
         saver = load_saver(request.state, state.namespaces, built)
         if resume is not None:
             _restore(saver, resume)
+        saver.read_late(built.late_channels)
         graph = run_only(built.graph, path, single)
         graph.checkpointer = saver
         usage = UsageCounter()
