@@ -5,14 +5,16 @@
 
 import json
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import Enum
+from operator import is_
 from typing import Annotated, Any, cast
 from uuid import UUID
 
 import pytest
 from langchain.agents import AgentState, create_agent, factory
+from langchain.agents.middleware import before_agent
 from langchain.tools import InjectedState, ToolRuntime, tool
 from langchain_core.documents import Document
 from langchain_core.messages import (
@@ -26,11 +28,12 @@ from langchain_core.messages import (
     ToolMessage,
 )
 from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.runtime import Runtime
 from langgraph.types import Command, Send
 from pydantic import BaseModel, JsonValue
 
 from dex_agents.errors import StateNotReadableError, TurnFailedError
-from dex_agents.runner import CallToolRequest, Finished, FrameworkState
+from dex_agents.runner import CallToolRequest, Finished, FrameworkState, KeptObject, ModelStep, RunModelRequest
 from dex_agents.testing import InMemorySession, TurnFailed
 from dex_agents.tools import ToolOutcome
 from dex_agents_langgraph import LangGraphRunner
@@ -115,7 +118,8 @@ def test_values_come_back_as_they_were(value: Any) -> None:
     back = codec.decode(through_json)
     assert type(back) is type(value)
     assert back == value
-    assert codec.encode(back, "it") == stored
+    if not isinstance(value, set):  # which has no order
+        assert codec.encode(back, "it") == stored
 
 
 @pytest.mark.parametrize(
@@ -203,7 +207,8 @@ async def test_stored_bytes_grow_with_the_content_only() -> None:
         assert session.state is not None
         value = cast("dict[str, Any]", session.state.value)
         [checkpoint] = value["namespaces"][""]
-        messages = checkpoint["values"]["messages"]
+        messages = value["messages"]
+        assert "messages" not in checkpoint["values"]
         assert messages[: len(previous)] == previous
         previous = messages
         rests.append(_bytes(value) - _bytes(messages))
@@ -229,7 +234,7 @@ def state(**changes: Any) -> FrameworkState:
     written = {
         "framework": "langgraph",
         "framework_version": "1.0.0",
-        "format": 1,
+        "format": 2,
         "value": {"namespaces": {}},
         **changes,
     }
@@ -240,7 +245,7 @@ def state(**changes: Any) -> FrameworkState:
     ("changes", "newer", "text"),
     [
         ({"framework": "other"}, False, "written by other 1.0.0"),
-        ({"format": 2}, True, "format 2"),
+        ({"format": 3}, True, "format 3"),
         ({"value": {"wrong": 1}}, False, "written by langgraph 1.0.0"),
         ({"value": {"wrong": 1}, "framework_version": "99.0"}, True, "written by langgraph 99.0"),
     ],
@@ -257,7 +262,7 @@ async def test_a_state_with_values_of_a_newer_release_is_refused() -> None:
     assert isinstance(await session.send("go"), Finished)
     assert session.state is not None
     value = json.loads(json.dumps(session.state.value))
-    value["namespaces"][""][0]["values"]["messages"][0] = {"$type": "hologram"}
+    value["messages"][0] = {"$type": "hologram"}
     session.state = session.state.model_copy(update={"value": value, "framework_version": "99.0"})
     with_newer = await session.send("go")
     assert isinstance(with_newer, TurnFailed)
@@ -288,6 +293,45 @@ async def test_what_a_node_changes_in_an_old_message_is_stored() -> None:
         assert isinstance(await session.send("go"), Finished)
     first = (await stored_values(graph, session))["messages"][0]
     assert (first.text, first.response_metadata) == ("go!!!", {"marks": [1, 3, 5]})
+
+
+async def test_messages_that_stay_are_the_objects_that_the_session_keeps() -> None:
+    stayed: list[tuple[int, int]] = []
+
+    class Keeping(LangGraphRunner):
+        async def run_model(self, request: RunModelRequest) -> ModelStep:
+            given = [] if request.state is None else cast("dict[str, Any]", request.state.value)["messages"]
+            before, kept = json.dumps(given), [KeptObject(document) for document in given]
+            if request.state is not None:
+                value = {**cast("dict[str, Any]", request.state.value), "messages": kept}
+                request = replace(request, state=request.state.model_copy(update={"value": value}))
+            step = await super().run_model(request)
+            assert json.dumps(kept) == before
+            written = cast("dict[str, Any]", step.state.value)["messages"]
+            stayed.append((sum(map(is_, kept, written)), len(kept)))
+            return step
+
+    @before_agent
+    def change_first(state: AgentState[Any], runtime: Runtime[None]) -> None:
+        state["messages"][0].additional_kwargs["seen"] = len(state["messages"])
+
+    @tool
+    def look_up(city: str) -> str:
+        """Say what the weather is."""
+        return "sunny"
+
+    def respond(messages: list[BaseMessage]) -> Reply:
+        return "done" if isinstance(messages[-1], ToolMessage) else reply("", tool_call("look_up", "a", city="Oslo"))
+
+    for middleware, changed in (((), 0), ((change_first,), 1)):
+        stayed.clear()
+        graph = create_agent(ScriptedChatModel(respond), [look_up], middleware=middleware)
+        session = InMemorySession(lambda graph=graph: Keeping(graph))
+        for _ in range(3):
+            assert isinstance(await session.send("go"), Finished)
+        # The hook runs in the first Step of a turn.
+        assert [count - same for same, count in stayed] == [0, 0, changed, 0, changed, 0]
+        assert stayed[-1][1] == 10
 
 
 @pytest.mark.parametrize("name", ["plain", "looks", "injected"])

@@ -18,6 +18,7 @@ from langgraph.types import Command, Send
 from pydantic import BaseModel, JsonValue
 
 from dex_agents.errors import TurnFailedError
+from dex_agents.runner import KeptObject
 from dex_agents_langgraph._private import make_snapshot, snapshot_value
 
 TYPE: Final = "$type"
@@ -149,7 +150,7 @@ class ValueCodec:
         """Read what `encode` wrote; the result shares nothing with the argument."""
         # A state has no subclasses of these, and texts are most of what it has.
         form = type(value)
-        if form is not dict and form is not list:
+        if form is not dict and form is not list and form is not KeptObject:
             return value
         decode = self.decode
         if form is list:

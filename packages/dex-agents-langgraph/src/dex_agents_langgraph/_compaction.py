@@ -22,8 +22,8 @@ from dex_agents.summaries import (
 )
 from dex_agents_langgraph._content import to_log
 from dex_agents_langgraph._events import UsageCounter
-from dex_agents_langgraph._model_step import MESSAGES, is_user_message, load_saver, user_message_id
-from dex_agents_langgraph._private import channels_of, make_snapshot, with_nodes
+from dex_agents_langgraph._model_step import is_user_message, load_saver, user_message_id
+from dex_agents_langgraph._private import MESSAGES, channels_of, make_snapshot, with_nodes
 from dex_agents_langgraph._runs import BuiltGraph, GraphRuns
 from dex_agents_langgraph._saver import SnapshotSaver, is_bound_to_task
 from dex_agents_langgraph._state import SessionState, write_state

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from langchain_core.messages import BaseMessage, HumanMessage
 from langgraph.types import Command, StateSnapshot
@@ -14,14 +14,11 @@ from dex_agents.runner import BatchSettled, Finished, FrameworkState, StepContex
 from dex_agents.tools import SettledCall, ToolRequest
 from dex_agents_langgraph._content import as_json, as_text, to_human_message
 from dex_agents_langgraph._graphs import CallKey, CallOutput, DeferredCall, tool_nodes
-from dex_agents_langgraph._private import Graph
+from dex_agents_langgraph._private import MESSAGES, Graph
 from dex_agents_langgraph._questions import UnansweredError, to_resume
 from dex_agents_langgraph._runs import BuiltGraph
 from dex_agents_langgraph._saver import Namespaces, SnapshotSaver, first_task, is_bound_to_task
 from dex_agents_langgraph._state import AskedInterrupt, CallPlace, TurnState, state_unreadable
-
-MESSAGES: Final = "messages"
-"""The channel of a conversation: LangGraph's own name for it."""
 
 _RESPONSE = "structured_response"
 _USER_SUFFIX = "-user"

@@ -22,6 +22,8 @@ SUPPORTED_RELEASES: Final = ">=1.1.10,<1.3"
 """The releases of langgraph that this adapter was tested with; the package metadata names the same."""
 
 DISTRIBUTION: Final = "langgraph"
+MESSAGES: Final = "messages"
+"""The channel of a conversation: LangGraph's own name for it."""
 _INSTALLED: Final = version(DISTRIBUTION)
 
 Graph = Pregel[Any, Any, Any, Any]

@@ -1,7 +1,7 @@
 """`LangGraphRunner`: a LangGraph or LangChain agent behind the contract between a session and a framework."""
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from typing import Any, Final
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import HumanMessage
@@ -54,7 +54,7 @@ from dex_agents_langgraph._runs import (
     settings_of,
     translate_failures,
 )
-from dex_agents_langgraph._state import FORMAT, AskedInterrupt, SessionState, TurnState, read_state, write_state
+from dex_agents_langgraph._state import READ_FORMATS, AskedInterrupt, SessionState, TurnState, read_state, write_state
 from dex_agents_langgraph._summary_model import named_model
 from dex_agents_langgraph._tool_call import run_one_call
 from dex_agents_langgraph._tools import to_output, to_requests, usage_of
@@ -69,6 +69,9 @@ def _messages_input(message: HumanMessage) -> Any:
 
 class LangGraphRunner:
     """Runs a graph one Step at a time: to its next batch of tool calls, or one tool call."""
+
+    takes_kept_objects: Final = True
+    """Messages that nobody changed go from one state into the next as they are, and all others are copies."""
 
     def __init__(
         self,
@@ -144,7 +147,7 @@ class LangGraphRunner:
         return Description(
             framework=DISTRIBUTION,
             framework_version=installed_version(),
-            reads_formats=(FORMAT,),
+            reads_formats=READ_FORMATS,
             supports_steering=True,
             supports_compaction=self.compaction_refusal() is None,
             tools=self.report().tools,

@@ -3,16 +3,21 @@
 from dataclasses import dataclass
 from typing import Any, Final, Literal, cast
 
-from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
+from pydantic import BaseModel, ConfigDict, JsonValue
 
 from dex_agents.errors import StateNotReadableError
 from dex_agents.releases import release_numbers
 from dex_agents.runner import FrameworkState, Usage
-from dex_agents_langgraph._private import DISTRIBUTION, installed_version
+from dex_agents_langgraph._private import DISTRIBUTION, MESSAGES, installed_version
 from dex_agents_langgraph._saver import Namespaces
 
-FORMAT: Final = 1
-"""The layout of `FrameworkState.value`: `{"namespaces": {namespace: [checkpoint, ...]}, "turn": {...} | null}`."""
+FORMAT: Final = 2
+"""The layout of `FrameworkState.value`: `{"namespaces": {namespace: [checkpoint, ...]}, "turn": {...} | null}`, and
+`"messages"`: the thread's, without which the newest checkpoint of the root graph is written, so that each of them is an
+object that the session keeps for the next Step."""
+
+READ_FORMATS: Final = (1, FORMAT)
+"""In the first layout the messages stand in their checkpoint."""
 
 
 class Document(BaseModel):
@@ -132,7 +137,7 @@ def read_state(state: FrameworkState | None) -> SessionState:
         return SessionState(namespaces={})
     ours = f"{DISTRIBUTION} {installed_version()} (format {FORMAT})"
     theirs = f"{state.framework} {state.framework_version} (format {state.format})"
-    if state.framework != DISTRIBUTION or state.format != FORMAT:
+    if state.framework != DISTRIBUTION or state.format not in READ_FORMATS:
         newer = state.framework == DISTRIBUTION and state.format > FORMAT
         raise StateNotReadableError(
             f"the state was written by {theirs} and cannot be read by {ours}", newer_writer=newer
@@ -141,22 +146,41 @@ def read_state(state: FrameworkState | None) -> SessionState:
         # The checkpoints are not looked at here: they are large, and read when LangGraph asks for them.
         value = cast("dict[str, Any]", state.value)
         turn = None if value.get("turn") is None else TurnState.model_validate(value["turn"])
-        return SessionState(namespaces=value["namespaces"], turn=turn)
-    except (ValidationError, AttributeError, KeyError) as error:
+        return SessionState(namespaces=_with_messages(value["namespaces"], value.get(MESSAGES)), turn=turn)
+    except (ValueError, AttributeError, KeyError, TypeError) as error:
         raise state_unreadable(state, error) from error
 
 
 def write_state(state: SessionState) -> FrameworkState:
     """Write a state for the session to store."""
     turn = None if state.turn is None else state.turn.model_dump(mode="json")
-    namespaces: dict[str, JsonValue] = {name: list(documents) for name, documents in state.namespaces.items()}
+    namespaces, messages = _without_messages(state.namespaces)
+    value: dict[str, JsonValue] = {"namespaces": cast("JsonValue", namespaces), "turn": turn}
+    if messages is not None:
+        value[MESSAGES] = messages
     # All of it is JSON that this module made; to validate it again takes long.
     return FrameworkState.model_construct(
         framework=DISTRIBUTION,
         framework_version=installed_version(),
         format=FORMAT,
-        value={"namespaces": namespaces, "turn": turn},
+        value=value,
     )
+
+
+def _with_messages(namespaces: Namespaces, messages: JsonValue) -> Namespaces:
+    if messages is None:
+        return namespaces
+    *older, newest = cast("list[dict[str, Any]]", namespaces[""])
+    return {**namespaces, "": [*older, {**newest, "values": {**newest["values"], MESSAGES: messages}}]}
+
+
+def _without_messages(namespaces: Namespaces) -> tuple[Namespaces, list[JsonValue] | None]:
+    *older, newest = cast("list[dict[str, Any]]", namespaces.get("") or [{}])
+    values = dict(newest.get("values", {}))
+    messages = values.pop(MESSAGES, None)
+    if not isinstance(messages, list):
+        return namespaces, None  # no thread, or one in a delta channel's snapshot
+    return {**namespaces, "": [*older, {**newest, "values": values}]}, cast("list[JsonValue]", messages)
 
 
 def state_unreadable(state: FrameworkState, error: Exception) -> StateNotReadableError:
