@@ -4,6 +4,8 @@
 uv run python benchmarks/long_session.py --json
 ```
 
+It takes about ten minutes on two cores, most of them in the plain runs, and tells on stderr how far it is.
+
 A Pydantic AI agent with a scripted model answers a question of 100 characters with 600; the embedded engine, the Worker
 and the client run in this process, with the engine's file on a real disk (`--directory`). kB are 1,000 bytes.
 
@@ -150,7 +152,7 @@ async def measure_compacted(flow: AgentSessionFlow, directory: Path, turns: int)
             old.append(await _cpu_of(lambda number=number: session.ask(_text(number, QUESTION))))
             if number > turns - MEASURED:
                 fresh.append(await _cpu_of(lambda number=number: second.ask(_text(number, QUESTION))))
-            _tell(number, turns, "with compaction")
+            _tell(number, turns, "with compaction", old)
             if number % (turns // 4) == 0:
                 messages, everything, _ = store.bytes_of("long")
                 stored[str(number)] = round(messages / 1000, 1)
@@ -183,7 +185,7 @@ async def measure_uncompacted(
             text = _text(number, QUESTION)
             plain = await _cpu_of(lambda text=text: plainly(text))
             added.append(await _cpu_of(lambda text=text: session.ask(text)) - plain)
-            _tell(number, turns, "without compaction")
+            _tell(number, turns, "without compaction, beyond a plain run", added)
         _, _, written = Store(directory).bytes_of("long")
         content = await _content(session)
     first, last = statistics.median(added[:MEASURED]), statistics.median(added[-MEASURED:])
@@ -193,9 +195,10 @@ async def measure_uncompacted(
     }
 
 
-def _tell(turn: int, turns: int, what: str) -> None:
+def _tell(turn: int, turns: int, what: str, seconds: list[float]) -> None:
     if turn % MEASURED == 0:
-        print(f"{turn} of {turns} turns {what}", file=sys.stderr, flush=True)
+        newest = 1000 * statistics.median(seconds[-MEASURED:])
+        print(f"{turn} of {turns} turns: {newest:.1f} ms of CPU time {what}", file=sys.stderr, flush=True)
 
 
 async def _content(session: AgentSession) -> int:

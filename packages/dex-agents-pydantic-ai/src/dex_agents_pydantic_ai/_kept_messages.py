@@ -4,21 +4,23 @@ A long session's Step would otherwise read and write all of its history. In plac
 changed a message since it was made, as an agent's hooks may: one that was changed is read, or written, again.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, is_dataclass
 from datetime import datetime
 from decimal import Decimal
 from operator import is_
-from typing import Final, cast
+from typing import Any, Final, TypeVar, cast
 
 from pydantic import JsonValue
 from pydantic_ai.messages import ModelMessage
 
 from dex_agents.runner import KeptObject
 
+_NEVER_CHANGE: Final = frozenset({str, int, float, bool, bytes, type(None), datetime, Decimal})
+
 _Changeable = dict[str, object] | list[object]
 
-_NEVER_CHANGE: Final = frozenset({str, int, float, bool, bytes, type(None), datetime, Decimal})
+ValueT = TypeVar("ValueT")
 
 
 @dataclass(slots=True, eq=False)
@@ -28,7 +30,7 @@ class KeptMessage:
     Attributes:
         message: The message.
         json: Its JSON, as it is stored.
-        found: What in the message can be changed: the fields of it and of what is in it, its lists and its objects.
+        found: What in the message can be changed: the fields of it and of what is in it, its lists and dictionaries.
         copies: The same, as they were when the message was made.
         history: The newest history of which it is the last message that is kept.
     """
@@ -42,8 +44,9 @@ class KeptMessage:
     @classmethod
     def of(cls, message: ModelMessage, json: KeptObject) -> "KeptMessage | None":
         """Keep a message that was made from this JSON just now; None where a change of it could not be seen."""
+        found: list[_Changeable] = []
         try:
-            found = list(_changeable(message))
+            message = _compact(message, found)
         except TypeError:
             return None
         json.made = kept = cls(message, json, found, [each.copy() for each in found])
@@ -108,8 +111,8 @@ class KeptHistory:
         longer = KeptHistory(
             [*self.stored, *stored],
             [*self.kept, *kept],
-            [*self.found, *(part for each in new for part in each.found)],
-            [*self.copies, *(part for each in new for part in each.copies)],
+            [*self.found, *(one for each in new for one in each.found)],
+            [*self.copies, *(one for each in new for one in each.copies)],
             is_checked=False,
         )
         self._last_is_of(None)
@@ -123,28 +126,37 @@ class KeptHistory:
             last.history = history
 
 
-def _changeable(value: object) -> Iterator[_Changeable]:
-    """Iterate over all that can be changed in a value.
+def _compact(value: ValueT, found: list[_Changeable]) -> ValueT:
+    """Return a value, with its objects made again so that they take little memory.
+
+    Pydantic gives each object that it reads a dictionary of its own. Objects whose fields are set one by one share the
+    names of the fields with all others of their class: how long the way through a long history takes depends on it.
+
+    Args:
+        value: The value.
+        found: Gets all that can be changed in it.
 
     Raises:
         TypeError: The value has something in it of which that is not known.
     """
-    if type(value) in _NEVER_CHANGE:
-        return
-    inside = cast(object, vars(value)) if is_dataclass(value) and hasattr(value, "__dict__") else value
-    if type(inside) not in (dict, list, tuple):
-        raise TypeError(f"it has a {type(inside).__qualname__} in it")
-    if isinstance(inside, dict):
-        fields = cast("dict[str, object]", inside)
-        yield fields
-        yield from _changeable_in(fields.values())
-        return
-    items = cast("list[object] | tuple[object, ...]", inside)
-    if isinstance(items, list):
-        yield items
-    yield from _changeable_in(items)
-
-
-def _changeable_in(values: Iterable[object]) -> Iterator[_Changeable]:
-    for value in values:
-        yield from _changeable(value)
+    kind: type[object] = type(value)
+    if kind in _NEVER_CHANGE:
+        return value
+    made: Any
+    changeable: _Changeable | None = None
+    if kind is tuple:
+        made = tuple([_compact(each, found) for each in cast("tuple[object, ...]", value)])
+    elif kind is list:
+        made = changeable = [_compact(each, found) for each in cast("list[object]", value)]
+    elif kind is dict:
+        made = changeable = {name: _compact(each, found) for name, each in cast("dict[str, object]", value).items()}
+    elif is_dataclass(value) and hasattr(value, "__dict__"):
+        made = object.__new__(kind)
+        for name, each in vars(value).items():
+            object.__setattr__(made, name, _compact(each, found))
+        changeable = cast("dict[str, object]", vars(made))
+    else:
+        raise TypeError(f"it has a {kind.__qualname__} in it")
+    if changeable is not None:
+        found.append(changeable)
+    return made

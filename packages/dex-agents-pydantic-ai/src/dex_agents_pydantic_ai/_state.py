@@ -154,8 +154,9 @@ class SessionState:
     @property
     def prompt(self) -> str | Sequence[UserContent] | None:
         """What the user said at the start of the running turn."""
+        running = self.running_turn.run_id
         for message in self.messages:
-            if isinstance(message, ModelRequest) and message.run_id == self.running_turn.run_id:
+            if message.run_id == running and isinstance(message, ModelRequest):
                 prompts = [part.content for part in message.parts if isinstance(part, UserPromptPart)]
                 return prompts[0] if prompts else None
         return None
@@ -169,8 +170,9 @@ class SessionState:
 
     def history_for_run(self) -> list[ModelMessage]:
         """Return the messages for a new run; the running turn's own come without a run id."""
+        running = self.running_turn.run_id
         for message in self.messages:
-            if message.run_id == self.running_turn.run_id:
+            if message.run_id == running:
                 message.run_id = None
         return self.messages
 
@@ -224,8 +226,12 @@ def dump_messages(messages: Sequence[ModelMessage]) -> list[JsonValue]:
 
 def _dump_history(messages: Sequence[ModelMessage], history: KeptHistory) -> list[JsonValue]:
     """Write messages; those that are stored already, and were not changed since, are not looked into."""
-    kept = history.by_identity
-    known = [kept.get(id(message)) for message in messages]
+    given = zip(history.kept, messages, strict=False)
+    known = [each if each is not None and each.message is message else None for each, message in given]
+    if known != history.kept:  # some messages are gone, or stand in another place
+        kept = history.by_identity
+        known = [kept.get(id(message)) for message in messages]
+    known += [None] * (len(messages) - len(known))
     history.is_checked = history.is_unchanged
     if not history.is_checked:
         known = [each if each is not None and each.is_unchanged else None for each in known]
@@ -273,7 +279,8 @@ def _load_history(stored: Sequence[JsonValue], running: str | None) -> tuple[lis
     for at in more:
         one = stored[at]
         if kept[at] is None and isinstance(one, KeptObject) and messages[at].run_id is not None:
-            kept[at] = KeptMessage.of(messages[at], one)
+            kept[at] = each = KeptMessage.of(messages[at], one)
+            messages[at] = messages[at] if each is None else each.message
     return messages, history.extended(stored[more.start : more.stop], kept[more.start : more.stop])
 
 
