@@ -24,10 +24,10 @@ def paint(colour: str) -> str:
 async def test_a_tool_that_is_a_plain_function_runs_in_a_thread(adapter: str) -> None:
     if adapter == "dex_agents_claude_agent_sdk":
         pytest.skip("the Claude Agent SDK knows tools that are coroutine functions only")
+    agent = small_agent(adapter, paint)
     if adapter == "dex_agents_google_adk" and importlib.util.find_spec("google.adk.utils._sync_runner") is None:
         pytest.skip("ADK before 2.12 runs plain functions on the event loop")
     RAN_IN.clear()
-    agent = small_agent(adapter, paint)
 
     finished = await InMemorySession(agent.make_runner).send("paint it")
 
