@@ -160,6 +160,26 @@ def shop(model: ScriptedChatModel, value: Any) -> Graph:
 SCRIPT: list[Reply] = [reply("", tool_call("fill", "a")), "done"]
 
 
+@dataclass(eq=False)
+class Series:
+    """Compares with nothing, as arrays do."""
+
+    items: list[int]
+
+    def __eq__(self, other: object) -> bool:
+        raise ValueError("the truth value of a series is ambiguous")
+
+
+def test_values_that_cannot_be_compared_are_kept_in_messages() -> None:
+    codec = ValueCodec([(Series.__module__, Series.__qualname__)]).for_step()
+    message = ToolMessage("done", tool_call_id="a", artifact=Series([1]), additional_kwargs={"more": Series([2])})
+    written = codec.encode(message, "it")
+    assert codec.encode(message, "it") == written
+    back = codec.decode(written)
+    assert (back.artifact.items, back.additional_kwargs["more"].items) == ([1], [2])
+    assert codec.encode(back, "it") == written
+
+
 async def test_types_in_the_graph_s_schema_are_kept() -> None:
     graph = shop(ScriptedChatModel(SCRIPT), {"profile": Profile(name="ann")})
     session = InMemorySession(lambda: LangGraphRunner(graph))

@@ -148,7 +148,7 @@ class ValueCodec:
 
     def decode(self, value: JsonValue) -> Any:
         """Read what `encode` wrote; the result shares nothing with the argument."""
-        # A state has no subclasses of these, and texts are most of what it has.
+        # A state has no other subclasses of these, and texts are most of what it has.
         form = type(value)
         if form is not dict and form is not list and form is not KeptObject:
             return value
@@ -186,7 +186,7 @@ class ValueCodec:
         data = {
             name: self.encode(value, where)
             for name, value in held.items()
-            if name not in defaults or value != defaults[name]
+            if name not in defaults or _differs(value, defaults[name])
         }
         return {TYPE: "message", "class": type(message).__name__, "data": data}
 
@@ -257,12 +257,21 @@ def _is_written_as(message: BaseMessage, document: Mapping[str, Any]) -> bool:
     written = 0
     for name, value in vars(message).items():
         if name in data:
-            if value is not data[name] and value != data[name]:
+            if value is not data[name] and _differs(value, data[name]):
                 return False
             written += 1
-        elif name not in shape.defaults or value != shape.defaults[name]:
+        elif name not in shape.defaults or _differs(value, shape.defaults[name]):
             return False
     return written == len(data)
+
+
+def _differs(value: object, other: object) -> bool:
+    if type(value) is not type(other):
+        return True
+    try:
+        return bool(value != other)
+    except Exception:  # noqa: BLE001  whatever the application's own types inside raise: an array does
+        return True
 
 
 _NOT_PLAIN: Final = object()
