@@ -137,6 +137,22 @@ def test_a_history_is_read_on_where_the_last_step_left_it_and_whole_where_it_is_
     assert messages_in(write_state(twice)) == messages_in(doubled)
 
 
+def test_a_history_that_has_grown_much_is_made_again_as_a_whole_and_is_the_same() -> None:
+    state = stored(messages_in(write_state(SessionState(messages=history()))))
+    first = read_state(state)
+    made_again = 0
+    for number in range(3, 100):
+        read = read_state(state)
+        made_again += read.messages[0] is not first.messages[0]
+        first = read
+        read.messages.append(ModelResponse(parts=[TextPart(str(number))], timestamp=NOW, run_id=f"s/turn-{number}"))
+        state = stored(messages_in(write_state(read)))
+
+    texts: list[Any] = read_state(state).messages[4:]
+    assert [message.parts[0].content for message in texts] == [str(number) for number in range(3, 100)]
+    assert made_again == 1
+
+
 def test_each_step_has_the_messages_of_the_running_turn_for_itself() -> None:
     state = write_state(SessionState(messages=history()))
     first = stored(messages_in(state))

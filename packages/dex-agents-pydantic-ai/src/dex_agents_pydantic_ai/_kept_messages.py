@@ -23,6 +23,12 @@ _Changeable = dict[str, object] | list[object]
 ValueT = TypeVar("ValueT")
 
 
+_SHARE_MADE_LATER: Final = 0.25
+_FEW_MADE_LATER: Final = 64
+"""Messages that may be made one by one behind those that were made together, before all are made again: what is made
+together lies together, and the way through a long history takes a fifth less time then."""
+
+
 @dataclass(slots=True, eq=False)
 class KeptMessage:
     """A message and its JSON.
@@ -74,6 +80,7 @@ class KeptHistory:
         found: `KeptMessage.found` of all, so that one comparison of two lists tells whether all are unchanged.
         copies: `KeptMessage.copies` of all.
         is_checked: The messages were compared after the Step that had them last.
+        made_together: How many of them were made at once.
     """
 
     stored: Sequence[JsonValue] = ()
@@ -81,6 +88,7 @@ class KeptHistory:
     found: Sequence[_Changeable] = ()
     copies: Sequence[_Changeable] = ()
     is_checked: bool = True
+    made_together: int = 0
 
     @classmethod
     def of(cls, stored: Sequence[JsonValue]) -> "KeptHistory":
@@ -96,6 +104,10 @@ class KeptHistory:
     def is_unchanged(self) -> bool:
         """Whether all messages are as they were made."""
         return self.found == self.copies
+
+    def is_scattered(self, length: int) -> bool:
+        """Whether all messages of a history that has grown to this length should be made again."""
+        return bool(self.stored) and length > self.made_together * (1 + _SHARE_MADE_LATER) + _FEW_MADE_LATER
 
     @property
     def by_identity(self) -> dict[int, KeptMessage]:
@@ -114,6 +126,7 @@ class KeptHistory:
             [*self.found, *(one for each in new for one in each.found)],
             [*self.copies, *(one for each in new for one in each.copies)],
             is_checked=False,
+            made_together=self.made_together or len(stored),
         )
         self._last_is_of(None)
         longer._last_is_of(longer)

@@ -263,10 +263,14 @@ def _load_history(stored: Sequence[JsonValue], running: str | None) -> tuple[lis
         The messages, and what is kept of them.
     """
     history = KeptHistory.of(stored)
+    make_all = history.is_scattered(len(stored))
+    if make_all:
+        history = KeptHistory()
     rest = stored[len(history.stored) :]
-    known = history.by_identity if any(KeptMessage.made_of(each) for each in rest) else {}
+    made = [None if make_all else KeptMessage.made_of(each) for each in rest]
+    known = history.by_identity if any(made) else {}
     kept = list(history.kept)
-    for each in map(KeptMessage.made_of, rest):
+    for each in made:
         # An equal object of the state stands for two messages, which are not one.
         usable = each is not None and each.is_unchanged and id(each.message) not in known
         kept.append(each if usable else None)
