@@ -103,6 +103,12 @@ async def test_a_query_that_is_not_understood_is_refused(tmp_path: Path) -> None
             ("FlowId IN ('a'", r"'\)' is missing"),
             ("Score BETWEEN 1", "'AND' is missing"),
             ("Tags > 'a'", "look for one element"),
+            ("Score = 'x'", "Score is compared with a number, 'x' is none"),
+            ("Score IN (12, 'x')", "'x' is none"),
+            ("Score BETWEEN 5 AND 'nan'", "'nan' is none"),
+            ("Score STARTS_WITH '12'", "Score is compared with =, .* not with STARTS_WITH"),
+            ("Share = true", "Share is compared with a number, 'true' is none"),
+            ("Share STARTS_WITH '0'", "Share is compared with =, .* not with STARTS_WITH"),
             ("Body STARTS_WITH 'a'", "look for words"),
             ("Due > 'tomorrow'", "ISO 8601"),
             ("nonsense = 'a'", "'nonsense' is no field"),
@@ -115,6 +121,31 @@ async def test_a_query_that_is_not_understood_is_refused(tmp_path: Path) -> None
         ):
             with pytest.raises(DexServiceError, match=text):
                 await world.client.search_flows(query, 10)
+
+
+async def test_whole_numbers_are_found_exactly_and_as_the_text_of_keywords(tmp_path: Path) -> None:
+    flow = Watched()
+    async with World(tmp_path, flow) as world:
+        await world.start_worker()
+        for flow_id, number in (("even", 2**53), ("odd", 2**53 + 1), ("dozen", 12)):
+            await world.client.start_flow(flow, flow_id, None)
+            await world.call(flow.set_score, flow_id, number)
+            await world.call(flow.set_status, flow_id, str(number))
+        for query, expected in {
+            f"Score = {2**53 + 1}": {"odd"},
+            f"Score = '{2**53 + 1}'": {"odd"},
+            f"Score != {2**53}": {"odd", "dozen"},
+            f"Score IN ({2**53}, '12')": {"even", "dozen"},
+            f"Score NOT IN ({2**53}, 12.0)": {"odd"},
+            "Score = 12.5": set[str](),
+            "Score = '1.2e1'": {"dozen"},
+            "Score < '13'": {"dozen"},
+            "Score < 1" + "0" * 400: {"even", "odd", "dozen"},
+            "AgentStatus = 12": {"dozen"},
+            f"AgentStatus IN ({2**53 + 1}, 'x')": {"odd"},
+            "AgentStatus STARTS_WITH '900'": {"even", "odd"},
+        }.items():
+            assert await found(world, query) == expected, query
 
 
 async def test_initial_attributes_are_found_too_also_after_a_restart(tmp_path: Path) -> None:

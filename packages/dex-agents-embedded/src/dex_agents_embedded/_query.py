@@ -23,7 +23,7 @@ _TOKEN = re.compile(
 )
 _WORDS: Final = frozenset({"AND", "OR", "NOT", "IN", "BETWEEN", "IS", "NULL", "STARTS_WITH"})
 
-Operand: TypeAlias = str | float | bool
+Operand: TypeAlias = str | int | float | bool
 Operator: TypeAlias = Literal["=", "!=", "<", "<=", ">", ">=", "IN", "BETWEEN", "IS NULL", "STARTS_WITH"]
 
 
@@ -151,7 +151,7 @@ class _Parser:
         if kind == "text":
             return text
         if kind == "number":
-            return float(text)
+            return float(text) if "." in text else int(text)
         if kind == "name" and text.lower() in ("true", "false"):
             return text.lower() == "true"
         if kind == "end":

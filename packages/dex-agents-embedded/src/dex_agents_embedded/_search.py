@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import binascii
+import math
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
@@ -150,10 +152,19 @@ def attribute_clause(kind: pb.IndexType, comparison: Comparison) -> _Clause:
         # Rows of an earlier version of this package have no number.
         by_text = _compared("text", comparison, lambda operand: _text(field, operand))
         return _Clause(f"({by_time.sql} OR (number IS NULL AND {by_text.sql}))", by_time.values + by_text.values)
-    numbers = [_number(operand) if kind in _NUMBERS else operand for operand in comparison.operands]
-    if all(isinstance(operand, float) for operand in numbers):
-        return _compared("number", comparison._replace(operands=tuple(numbers)), float)
+    if kind in _NUMBERS:
+        return _number_clause(kind, comparison)
+    if comparison.operator in _ORDERINGS and not any(isinstance(it, str | bool) for it in comparison.operands):
+        return _compared("number", comparison, lambda operand: _number(field, operand))
     return _compared("text", comparison, _as_text)
+
+
+def _number_clause(kind: pb.IndexType, comparison: Comparison) -> _Clause:
+    _require(comparison, _EQUALITIES | _ORDERINGS, "=, !=, <, <=, >, >=, IN or BETWEEN")
+    if kind == pb.INDEX_TYPE_INT and comparison.operator in _EQUALITIES:
+        # The column `number` takes neighbours above 2**53 for one.
+        return _compared("text", comparison, lambda operand: _whole_text(comparison.field, operand))
+    return _compared("number", comparison, lambda operand: _number(comparison.field, operand))
 
 
 def _words_clause(comparison: Comparison) -> _Clause:
@@ -198,12 +209,22 @@ def _as_text(operand: Operand) -> str:
     return str(operand)
 
 
-def _number(operand: Operand) -> Operand:
-    """Return the number that a quoted one stands for."""
-    try:
-        return float(operand) if isinstance(operand, str) else operand
-    except ValueError:
-        return operand
+def _number(field: str, operand: Operand) -> float:
+    """Return a number, which may be quoted."""
+    if not isinstance(operand, bool):
+        with suppress(ValueError):
+            number = float(str(operand))  # of a text, a number beyond all others is infinite and no error
+            if not math.isnan(number):
+                return number
+    raise invalid(f"{field} is compared with a number, {_as_text(operand)!r} is none")
+
+
+def _whole_text(field: str, operand: Operand) -> str:
+    """Return a number as the text that an integer with its value has."""
+    number = _number(field, operand)
+    with suppress(ValueError):
+        return str(int(str(operand)))
+    return str(int(number)) if number.is_integer() else str(number)
 
 
 def _status(text: str) -> int:
