@@ -36,8 +36,11 @@ from dex import (
 )
 from dex.dexpb import dex_pb2 as pb
 
-from dex_agents_embedded import CommitFailedError, DataFileError, EmbeddedEngine
+from dex_agents_embedded import CommitFailedError, DataFileError, EmbeddedEngine, _shell
+from dex_agents_embedded._machine.delta import Delta
+from dex_agents_embedded._machine.run import Run
 from dex_agents_embedded._store import schema
+from dex_agents_embedded._store.statements import Operation
 from engine_world import World, eventually
 
 total = Attribute("total", int)
@@ -281,6 +284,49 @@ def small_disk(tmp_path: Path) -> Generator[Path, None, None]:
         pytest.skip("only who may mount a file system can fill a small one")
     yield directory
     subprocess.run(["umount", "--lazy", str(directory)], check=True)
+
+
+async def test_what_cannot_be_turned_into_rows_stops_the_engine_before_anybody_is_told_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flow = CountFlow()
+    engine = EmbeddedEngine(tmp_path / "data", stop_grace_seconds=0.5)
+    async with World(tmp_path, flow, engine=engine) as world:
+        await world.start_worker()
+        await world.service.StartFlow(start_request("f"))
+        await world.call(flow.put, "f", 1)
+
+        def refuse(run: Run, delta: Delta) -> list[Operation]:
+            raise RecursionError("too deep")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(_shell, "delta_rows", refuse)
+            with pytest.raises(grpc.RpcError) as refused:
+                write = pb.AttributeWrite(key="total", value=pb.Value(int_value=2))
+                await world.service.SetAttributes(pb.SetAttributesRequest(flow_id="f", attributes=[write]))
+        assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
+        assert "too deep" in str(engine.failure)
+    async with World(tmp_path, flow) as world:
+        await world.start_worker()
+        assert await world.call(flow.get, "f") == 1
+
+
+async def test_an_indexed_array_that_is_too_deep_to_read_is_stored_and_only_not_found_by_its_elements(
+    tmp_path: Path,
+) -> None:
+    deep = pb.Value(obj_value=pb.EncodedObject(encoding="json", payload=b"[" * 2_000 + b"]" * 2_000))
+    index = pb.IndexConfig(type=pb.INDEX_TYPE_KEYWORD_ARRAY, index_key="Deep")
+    writes = [
+        pb.AttributeWrite(key="deep", value=deep, index_config=index),
+        pb.AttributeWrite(key="beside", value=pb.Value(int_value=1)),
+    ]
+    everything = pb.GetAttributesRequest(flow_id="f", all_keys=True)
+    async with World(tmp_path, CountFlow()) as world:
+        await world.service.StartFlow(start_request("f"))
+        await world.service.SetAttributes(pb.SetAttributesRequest(flow_id="f", attributes=writes))
+    async with World(tmp_path, CountFlow()) as world:
+        kept = (await world.service.GetAttributes(everything)).attributes
+        assert {attribute.key: attribute.value for attribute in kept} == {one.key: one.value for one in writes}
 
 
 async def test_an_engine_on_a_full_disk_stops_and_goes_on_once_there_is_space(small_disk: Path) -> None:

@@ -196,7 +196,7 @@ class Gate:
             return handed
         if isinstance(said, PermissionResultDeny):
             verdict.denied = said.message or f"can_use_tool denied {handed.name}"
-            self.user_stopped = said.interrupt
+            self.user_stopped = self.user_stopped or said.interrupt
         elif said.updated_input is not None:
             return replace(handed, arguments=said.updated_input)
         return handed

@@ -1,7 +1,7 @@
 """The options of one segment: the user's own, made safe, and with what a session needs."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, cast, get_args
@@ -75,7 +75,7 @@ _OURS: Final = ("resume", "resume_session_at", "session_id", "session_store")
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-def check_options(options: ClaudeAgentOptions, environment: Iterable[str]) -> None:
+def check_options(options: ClaudeAgentOptions, environment: Sequence[str]) -> None:
     """Refuse what a session decides itself.
 
     Raises:
@@ -83,7 +83,7 @@ def check_options(options: ClaudeAgentOptions, environment: Iterable[str]) -> No
     """
     check_instance("the agent", options, ClaudeAgentOptions, "give the ClaudeAgentOptions that a plain run has")
     names = cast("object", environment)
-    named = isinstance(names, Iterable) and not isinstance(names, str)
+    named = isinstance(names, Sequence) and not isinstance(names, str)
     check("environment", environment, named, "give a list of names, for example [*DEFAULT_ENVIRONMENT, 'MY_NAME']")
     for name in _OURS:
         if getattr(options, name) is not None:
@@ -117,7 +117,7 @@ def segment_environment(options: ClaudeAgentOptions, place: SegmentPlace) -> dic
     }
 
 
-def kept_names(options: ClaudeAgentOptions, environment: Iterable[str], place: SegmentPlace) -> set[str]:
+def kept_names(options: ClaudeAgentOptions, environment: Sequence[str], place: SegmentPlace) -> set[str]:
     """Return the names of all variables that the CLI gets."""
     return {*environment, *_SET_BY_THE_SDK, *segment_environment(options, place)}
 

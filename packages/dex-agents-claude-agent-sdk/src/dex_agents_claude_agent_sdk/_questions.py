@@ -12,7 +12,8 @@ from dex_agents_claude_agent_sdk._state import OpenCall
 
 _UNANSWERED: Final = "The user did not answer the questions."
 _LOST: Final = (
-    "The turn ended early, and what the user answered went with it: ask again if it still matters. The user did answer."
+    "The turn ended early, and what became of the questions went with it: the user may have answered. Ask again if it "
+    "still matters."
 )
 
 

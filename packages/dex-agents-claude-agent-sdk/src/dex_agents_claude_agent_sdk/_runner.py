@@ -267,7 +267,7 @@ class ClaudeAgentRunner:
         """Keep the results of the open batch; the next message brings them."""
         state = read_state(request.state)
         if state is not None and state.batch is not None:
-            # A question that is open no more was answered, and the answer went with the turn.
+            # A question that is open no more was answered or ran out of time, and which of them went with the turn.
             unanswered = {question.id for question in request.questions}
             lost = [lost_answer(call.call_id) for call in state.batch.calls if call.call_id not in unanswered]
             blocks = _batch_blocks(state.batch, request.calls, lost)

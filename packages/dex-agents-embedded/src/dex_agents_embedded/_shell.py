@@ -24,7 +24,7 @@ from ._dispatch import Dispatch
 from ._hot_runs import HotRun, HotRuns
 from ._limits import Limits, growth, oversized_value
 from ._machine import commands
-from ._machine.delta import AttributeChange
+from ._machine.delta import AttributeChange, Delta
 from ._machine.phase import Phase
 from ._machine.run import Parent, Run
 from ._machine.step import StepExecution
@@ -32,6 +32,7 @@ from ._names import unusable_index, unusable_step_type
 from ._requests import Requests
 from ._store.loader import Loader
 from ._store.rows import delta_rows, run_row
+from ._store.statements import Operation
 from ._store.writer import Writer
 from ._sub_flows import SubFlows
 from ._task import Claim, Completed, Failed, Need, NotReached, Outcome, Output, Slot, Task
@@ -197,7 +198,7 @@ class Shell:
         has_closed = hot.run.delta.header and not hot.run.is_running
         delta = hot.run.drain()
         if delta or hot.start_row is not None:
-            rows = delta_rows(hot.run, delta)
+            rows = self._rows(hot, delta)
             if hot.start_row is not None:
                 rows.insert(0, hot.start_row)
                 hot.start_row = None
@@ -246,6 +247,13 @@ class Shell:
         return f"task-{next(self._task_numbers)}"
 
     # -- attempts
+
+    def _rows(self, hot: HotRun, delta: Delta) -> list[Operation]:
+        try:
+            return delta_rows(hot.run, delta)
+        except Exception as error:
+            # The command has changed the run and nobody will write it: what memory says must not be answered from.
+            raise self._writer.fail(error) from error
 
     def _start_ready(
         self, hot: HotRun, finishing: Slot | None, granted: tuple[str, Slot] | None

@@ -60,7 +60,7 @@ def _moment(text: str) -> tuple[str, float | None]:
 def _elements(payload: bytes) -> str | None:
     try:
         found: object = json.loads(payload)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(found, list):
         return None

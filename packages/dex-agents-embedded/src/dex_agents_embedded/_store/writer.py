@@ -108,7 +108,7 @@ class Writer:
         try:
             execute_group(self._connection, group)
         except Exception as error:  # noqa: BLE001 - whatever it is, memory is ahead of the disk now
-            self._fail(error)
+            self.fail(error)
             return
         self._thread.submit(self._commit, not ERASING.isdisjoint(group)).add_done_callback(self._commit_ended)
 
@@ -131,7 +131,7 @@ class Writer:
     def _commit_done(self, ended: ThreadFuture[None]) -> None:
         error = ended.exception()
         if error is not None:
-            self._fail(error)
+            self.fail(error)
             return
         self.commits += 1
         done, self._in_flight = self._in_flight, None
@@ -139,8 +139,14 @@ class Writer:
             done.set_result(None)
         self._flush()
 
-    def _fail(self, error: BaseException) -> None:
-        """Memory is ahead of the disk now: end for good, whatever this group was."""
+    def fail(self, error: BaseException) -> CommitFailedError:
+        """Memory is ahead of the disk now: end for good, whatever this group was.
+
+        Returns:
+            What everybody is told from now on.
+        """
+        if self.failure is not None:
+            return self.failure
         text = (
             f"{self._path} could not be written ({error}), so the engine stopped; everything it acknowledged is in "
             f"the file. "
@@ -153,3 +159,4 @@ class Writer:
                 future.exception()  # nobody may be waiting for it
         self._in_flight = self._waiting = None
         self._on_failure(self.failure)
+        return self.failure
