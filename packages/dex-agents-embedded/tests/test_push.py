@@ -6,10 +6,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from dex import (
@@ -198,22 +202,85 @@ class Crowded(Flow[int]):
         return RPCResult("answered")
 
 
+@asynccontextmanager
+async def synchronous_worker(
+    directory: Path, engine: EmbeddedEngine, flow: Flow[Any]
+) -> AsyncGenerator[StartFlowOptions]:
+    """Run a Worker that listens and has a few threads; yield what makes a Flow use it."""
+    cache = open_blob_cache(BlobCacheConfig(str(directory / "sync"), 1 << 20))
+    options = WorkerOptions(server_address=engine.address, bind_address="127.0.0.1:0")
+    worker = Worker(Registry([flow]), cache, options)
+    running = threading.Thread(target=worker.start, daemon=True)
+    running.start()
+    await eventually(lambda: not worker.worker_target.address.endswith(":0"))
+    try:
+        yield StartFlowOptions(config_override=FlowConfig(worker_target=worker.worker_target))
+    finally:
+        await asyncio.to_thread(worker.stop)
+        running.join(5)
+        cache.close()
+
+
 async def test_a_synchronous_worker_whose_threads_are_busy_gets_its_calls_later(tmp_path: Path) -> None:
     flow = Crowded()
     engine = EmbeddedEngine(tmp_path / "data", stop_grace_seconds=2.0)
-    async with World(tmp_path, flow, engine=engine) as world:
-        cache = open_blob_cache(BlobCacheConfig(str(tmp_path / "sync"), 1 << 20))
-        options = WorkerOptions(server_address=engine.address, bind_address="127.0.0.1:0")
-        worker = Worker(Registry([flow]), cache, options)
-        running = threading.Thread(target=worker.start, daemon=True)
-        running.start()
-        await eventually(lambda: not worker.worker_target.address.endswith(":0"))
-        target = StartFlowOptions(config_override=FlowConfig(worker_target=worker.worker_target))
+    async with World(tmp_path, flow, engine=engine) as world, synchronous_worker(tmp_path, engine, flow) as target:
         await world.client.start_flow(flow, "crowd", 40, target)
         assert await world.call(flow.ask, "crowd") == "answered"
         result = await world.finish("crowd")
         outputs = sorted(completion.decode(str) for completion in result.completions)
         assert outputs == sorted(f"{number} 1" for number in range(40))
-        await asyncio.to_thread(worker.stop)
-        running.join(5)
-        cache.close()
+
+
+class Hold(Step[str]):
+    """Keeps a thread of its Worker until it is let go."""
+
+    def __init__(self) -> None:
+        self.begun: set[str] = set()
+        self.let_go = {name: threading.Event() for name in ("elsewhere", "long")}
+
+    def execute(self, context: Context, name: str) -> StepDecision:
+        self.begun.add(name)
+        if name in self.let_go:
+            self.let_go[name].wait(10)
+        return graceful_complete(name)
+
+
+class Holding(Flow[str]):
+    def __init__(self) -> None:
+        self.hold = Hold()
+
+    def get_steps(self) -> StepList[str]:
+        return StepList[str].start_step(self.hold)
+
+    @rpc
+    def ask(self, context: Context) -> RPCResult[str]:
+        return RPCResult("answered")
+
+
+async def test_calls_that_a_busy_worker_refused_are_made_once_it_has_threads_though_no_other_call_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)  # the Worker has that many threads
+    flow = Holding()
+    engine = EmbeddedEngine(tmp_path / "data", dispatch_wait_seconds=0.3, stop_grace_seconds=2.0)
+    async with (
+        World(tmp_path, flow, engine=engine) as world,
+        World(tmp_path / "other", flow) as other,
+        synchronous_worker(tmp_path, engine, flow) as target,
+    ):
+        # One thread is busy with what this engine knows nothing of.
+        await other.client.start_flow(flow, "elsewhere", "elsewhere", target)
+        await world.client.start_flow(flow, "long", "long", target)
+        await eventually(lambda: flow.hold.begun == {"elsewhere", "long"})
+        late = [f"late {number}" for number in range(3)]
+        for name in late:
+            await world.client.start_flow(flow, name, name, target)
+        with pytest.raises(WorkerInvocationError):  # by then the Worker refused a call
+            await world.call(flow.ask, "long")
+        assert flow.hold.begun == {"elsewhere", "long"}
+        flow.hold.let_go["elsewhere"].set()
+        for name in late:
+            assert (await world.finish(name)).single_output(str) == name
+        flow.hold.let_go["long"].set()
+        assert (await world.finish("long")).single_output(str) == "long"

@@ -37,7 +37,7 @@ class PushWorkers:
         self._connecting: dict[PushTarget, asyncio.Task[None]] = {}
         self._calls: dict[asyncio.Task[None], PushTarget] = {}
         self._closing: set[asyncio.Task[None]] = set()
-        self._paused: dict[PushTarget, asyncio.TimerHandle] = {}
+        self._resuming: dict[PushTarget, asyncio.TimerHandle] = {}
         self._is_closed = False
 
     def reserve(self, need: Need) -> PushSlot | None:
@@ -93,7 +93,7 @@ class PushWorkers:
         self._is_closed = True
         for connecting in self._connecting.values():
             connecting.cancel()
-        for resuming in self._paused.values():
+        for resuming in self._resuming.values():
             resuming.cancel()
 
     async def close(self) -> None:
@@ -126,15 +126,22 @@ class PushWorkers:
             del target.claims[claim]
             claim.granted(PushSlot(target))
         self._stop_connecting(target)
-        pause = target.pause()
-        if pause and target.claims and target not in self._paused and not self._is_closed:
-            self._paused[target] = asyncio.get_running_loop().call_later(pause, self._resume, target)
+        self._resume_later(target)
         is_wanted = bool(target.claims) and not target.is_full() and not self._is_closed
         if is_wanted and target not in self._connecting:
             self._connecting[target] = asyncio.get_running_loop().create_task(self._connect(target))
 
+    def _resume_later(self, target: PushTarget) -> None:
+        """Serve again when the Worker may get more calls, whatever happens to the calls that it has."""
+        # Set anew each time: what was right before the last refusal or the last end may be too late now.
+        if (resuming := self._resuming.pop(target, None)) is not None:
+            resuming.cancel()
+        delay = target.seconds_to_room() if target.claims and not self._is_closed else None
+        if delay is not None:
+            self._resuming[target] = asyncio.get_running_loop().call_later(delay, self._resume, target)
+
     def _resume(self, target: PushTarget) -> None:
-        del self._paused[target]
+        del self._resuming[target]
         self._serve(target)
 
     async def _connect(self, target: PushTarget) -> None:

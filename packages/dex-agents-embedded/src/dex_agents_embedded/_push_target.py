@@ -89,6 +89,19 @@ class PushTarget:
         """Return for how many seconds the Worker gets no call."""
         return max(0.0, self._paused_until - asyncio.get_running_loop().time())
 
+    def seconds_to_room(self) -> float | None:
+        """Return in how many seconds the Worker may get one more call, though none of its calls ends.
+
+        None when it may get one now, and when it has so many that one must end first.
+        """
+        pause = self.pause()
+        limit = self._current_limit()
+        if self.calls < limit:
+            return pause or None
+        if limit == _MAXIMUM_CALLS:
+            return None
+        return max(pause, self._limited_at + _RAISE_SECONDS - asyncio.get_running_loop().time())
+
     def _current_limit(self) -> int:
         if self._limit < _MAXIMUM_CALLS:
             raises = int((asyncio.get_running_loop().time() - self._limited_at) / _RAISE_SECONDS)
