@@ -141,6 +141,7 @@ class SmallDisk:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, room: int) -> None:
         self.room = room
+        self.writes = 0
         self._write = os.write
         monkeypatch.setattr(os, "write", self._write_while_there_is_room)
 
@@ -149,6 +150,7 @@ class SmallDisk:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         written = self._write(file, memoryview(data)[: self.room])
         self.room -= written
+        self.writes += 1
         return written
 
 
@@ -223,6 +225,17 @@ def test_a_stop_brings_what_the_disk_lacks_to_it_if_it_can(tmp_path: Path, monke
     disk.room = 1000
     store.close()
     assert values(opened(tmp_path)) == [b"late"]
+
+
+def test_many_small_messages_return_to_the_disk_in_few_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = opened(tmp_path)
+    disk = SmallDisk(monkeypatch, room=0)
+    for number in range(900):
+        store.write(KEY, b"%d" % number, source="test", capacity_bytes=1_000_000)
+    disk.room = 1_000_000
+    store.close()
+    assert disk.writes == 2  # the head of a segment, and the messages
+    assert values(opened(tmp_path)) == [b"%d" % number for number in range(900)]
 
 
 def test_a_disk_that_takes_nothing_more_leaves_streams_in_memory(tmp_path: Path) -> None:

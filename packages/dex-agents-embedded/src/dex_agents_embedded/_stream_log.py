@@ -28,8 +28,8 @@ SLACK_BYTES: Final = 16 * 1024 * 1024
 
 EPOCH_BYTES: Final = 8
 
-RECOVERY_SLICE_BYTES: Final = 1024 * 1024
-"""What one call of `recover` writes at most, a few milliseconds of the event loop; and one message."""
+RECOVERY_SLICE_BYTES: Final = 256 * 1024
+"""What one call of `recover` writes at most, and one message: a few milliseconds of the event loop."""
 
 _HEAD: Final = struct.Struct(">II")  # CRC-32 and length of what follows
 _MESSAGE: Final = 1
@@ -149,12 +149,9 @@ class StreamLog:
         try:
             if self._file < 0:
                 self._current = self._begin_segment()
-            written = 0
-            for message in list(self._unwritten.values()):
-                if written >= RECOVERY_SLICE_BYTES:
-                    return True
-                written += self._append_message(message)
-                del self._unwritten[message.sequence]
+            self._append_unwritten()
+            if self._unwritten:
+                return True
             self._append_trims()
             self._write_epoch()
         except OSError as error:
@@ -214,14 +211,24 @@ class StreamLog:
         if file >= 0:
             os.close(file)
 
-    def _append_message(self, message: StoredMessage) -> int:
-        names = (message.flow_type, message.stream_name, message.flow_id, message.source)
-        record = _record(
-            _MESSAGE, message.sequence, message.created_at, *(name.encode() for name in names), message.value
-        )
+    def _append_message(self, message: StoredMessage) -> None:
+        record = _message_record(message)
         self._append(record)
         self._retain(message.sequence, self._current, len(record))
-        return len(record)
+
+    def _append_unwritten(self) -> None:
+        """Write the oldest messages that the disk lacks in one go, since a write costs more than a small message."""
+        records: dict[int, bytes] = {}
+        size = 0
+        for message in self._unwritten.values():
+            records[message.sequence] = record = _message_record(message)
+            size += len(record)
+            if size >= RECOVERY_SLICE_BYTES:
+                break
+        self._append(b"".join(records.values()))
+        for sequence, record in records.items():
+            self._retain(sequence, self._current, len(record))
+            del self._unwritten[sequence]
 
     def _append_trims(self) -> None:
         for (flow_type, stream_name), sequence in self._untrimmed.items():
@@ -337,6 +344,11 @@ def _append(file: int, size: int, record: bytes) -> None:
     except OSError:
         os.ftruncate(file, size)
         raise
+
+
+def _message_record(message: StoredMessage) -> bytes:
+    names = (message.flow_type, message.stream_name, message.flow_id, message.source)
+    return _record(_MESSAGE, message.sequence, message.created_at, *(name.encode() for name in names), message.value)
 
 
 def _trim_record(sequence: int, flow_type: str, stream_name: str) -> bytes:
