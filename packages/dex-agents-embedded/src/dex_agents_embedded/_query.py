@@ -10,6 +10,7 @@ from ._wire_errors import invalid
 
 _LARGEST_QUERY_CHARACTERS: Final = 4096
 _DEEPEST_NESTING: Final = 20
+_MOST_COMPARISONS: Final = 20  # each may look at every run that has the Attribute
 
 _TOKEN = re.compile(
     r"""\s*(?:
@@ -83,6 +84,7 @@ class _Parser:
         self._tokens = [*self._read(), _END]
         self._position = 0
         self._depth = 0
+        self._comparisons = 0
 
     def whole(self) -> Condition | None:
         if self._next == _END:
@@ -116,6 +118,9 @@ class _Parser:
         return condition
 
     def _comparison(self) -> Comparison:
+        self._comparisons += 1
+        if self._comparisons > _MOST_COMPARISONS:
+            raise invalid(f"a query has at most {_MOST_COMPARISONS} comparisons; IN compares with several values")
         field = self._take()
         if field.kind not in ("name", "quoted"):
             raise self._unclear("a condition is a field, an operator and a value")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 import math
 from collections.abc import Callable
 from contextlib import suppress
@@ -137,12 +138,7 @@ def attribute_clause(kind: pb.IndexType, comparison: Comparison) -> _Clause:
     field = comparison.field
     if kind == pb.INDEX_TYPE_KEYWORD_ARRAY:
         _require(comparison, _EQUALITIES, "=, != or IN, which look for one element")
-        is_negated = comparison.is_negated != (comparison.operator == "!=")
-        positive = comparison._replace(operator="IN", is_negated=False)
-        clause = _compared("element.value", positive, lambda operand: _text(field, operand))
-        elements = "json_each(CASE WHEN json_valid(text) THEN text ELSE '[]' END) AS element"
-        exists = f"EXISTS (SELECT 1 FROM {elements} WHERE {clause.sql})"  # noqa: S608 - fixed parts
-        return _Clause(f"NOT {exists}" if is_negated else exists, clause.values)
+        return _elements_clause(comparison)
     if kind == pb.INDEX_TYPE_TEXT:
         _require(comparison, frozenset({"=", "!="}), "= or !=, which look for words")
         return _words_clause(comparison)
@@ -165,6 +161,19 @@ def _number_clause(kind: pb.IndexType, comparison: Comparison) -> _Clause:
         # The column `number` takes neighbours above 2**53 for one.
         return _compared("text", comparison, lambda operand: _whole_text(comparison.field, operand))
     return _compared("number", comparison, lambda operand: _number(comparison.field, operand))
+
+
+def _elements_clause(comparison: Comparison) -> _Clause:
+    is_negated = comparison.is_negated != (comparison.operator == "!=")
+    positive = comparison._replace(operator="IN", is_negated=False)
+    clause = _compared("element.value", positive, lambda operand: _text(comparison.field, operand))
+    elements = "json_each(CASE WHEN json_valid(text) THEN text ELSE '[]' END) AS element"
+    exists = _Clause(f"EXISTS (SELECT 1 FROM {elements} WHERE {clause.sql})", clause.values)  # noqa: S608 - fixed parts
+    if len(clause.values) == 1:
+        # Most rows do not contain the element as it is stored; to see that costs much less than to take them apart.
+        stored = json.dumps(clause.values[0])
+        exists = _Clause(f"(instr(text, ?) > 0 AND {exists.sql})", (stored, *exists.values))
+    return exists._replace(sql=f"NOT {exists.sql}") if is_negated else exists
 
 
 def _words_clause(comparison: Comparison) -> _Clause:
