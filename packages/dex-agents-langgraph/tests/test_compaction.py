@@ -191,6 +191,12 @@ async def test_a_named_model_writes_the_summaries() -> None:
     assert (len(writer.shown), model.summaries) == (1, [])
 
 
+@pytest.mark.parametrize("name", ["nope", "no_such_provider:model"])
+def test_a_name_of_which_langchain_makes_no_model_is_refused_with_the_reason(name: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"summary_model is '{name}', of which LangChain makes no model: "):
+        LangGraphRunner(agent_of(Model()), summary_model=name)
+
+
 def own_node(model: Model) -> Callable[..., dict[str, list[BaseMessage]]]:
     chain = ChatPromptTemplate.from_messages([("placeholder", "{messages}")]) | model.scripted.bind(stop=["END"])
 

@@ -1,14 +1,16 @@
 """MCP servers that the runner connects: again after a connection broke, and with a name when they cannot be."""
 
+import asyncio
 from typing import Any
 
+import pytest
 from agents import Agent
 from agents.mcp import MCPServer
 from mcp.types import CallToolResult, TextContent, Tool
 
 from dex_agents.testing import InMemorySession
 from dex_agents.tools import ToolEffect
-from dex_agents_openai_agents import OpenAIAgentsRunner
+from dex_agents_openai_agents import OpenAIAgentsRunner, _mcp
 from dex_agents_openai_agents.testing import Reply, ScriptedModel, ShownRequest
 from support.openai_agents_sessions import call, failed, finished
 
@@ -20,6 +22,8 @@ class Connection:
         self._server = server
 
     async def send_ping(self) -> None:
+        if self._server.is_busy:
+            await asyncio.sleep(60)
         self._server.check()
 
 
@@ -33,7 +37,11 @@ class FlakyServer(MCPServer):
         self.session: Connection | None = None
         self.is_broken = False
         self.is_down = False
+        self.is_busy = False
         self.connections = 0
+        self.closed = 0
+        self.may_connect = asyncio.Event()
+        self.may_connect.set()
 
     def check(self) -> None:
         if self.is_broken or self.session is None:
@@ -46,11 +54,13 @@ class FlakyServer(MCPServer):
     async def connect(self) -> None:
         if self.is_down:
             raise ExceptionGroup("unhandled errors in a TaskGroup", [ConnectionError("nobody listens")])
+        await self.may_connect.wait()
         self.session, self.is_broken = Connection(self), False
         self.connections += 1
 
     async def cleanup(self) -> None:
         self.session = None
+        self.closed += 1
 
     async def list_tools(self, run_context: Any = None, agent: Any = None) -> list[Tool]:
         if not self._keeps_list:
@@ -107,3 +117,33 @@ async def test_a_server_that_cannot_be_connected_is_named_with_the_reason() -> N
     assert str(error) == "the MCP server 'stock' cannot be connected: ConnectionError: nobody listens"
     stock.is_down = False
     assert "stock was called" in finished(await session.send("go")).text
+
+
+async def test_a_step_that_is_cancelled_while_a_server_connects_leaves_no_connection_to_the_next_one() -> None:
+    stock = FlakyServer("stock")
+    session = session_with(stock)
+    stock.may_connect.clear()
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await session.send("go")
+    assert (stock.connections, stock.closed) == (0, 1)
+    stock.may_connect.set()
+    assert "stock was called" in finished(await session.send("go")).text
+    assert (stock.connections, stock.closed) == (1, 1)
+
+
+async def test_a_server_that_is_only_busy_is_not_closed_under_the_calls_that_run_on_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_mcp, "_PING_SECONDS", 0.01)
+    stock = FlakyServer("stock")
+    connections = _mcp.McpConnections(Agent(name="a", mcp_servers=[stock]))
+    async with connections.connected():
+        with pytest.raises(ValueError, match="something else"):
+            async with connections.connected():
+                raise ValueError("something else")
+        stock.is_busy = True
+        async with connections.connected():
+            assert (stock.connections, stock.closed) == (1, 0)
+    await connections.aclose()
+    assert stock.closed == 1

@@ -13,12 +13,14 @@ import pytest
 from dex import AsyncContext, RetryAfterError, ValueMappingError
 
 from dex_agents import AgentHost, AgentSessionFlow, AgentSessionOptions, session_registry
+from dex_agents._storage.message_log import stored_size
 from dex_agents._storage.records import RunModelInput
 from dex_agents._turn import handing_back
 from dex_agents._turn.redaction import EventFeed
 from dex_agents._turn.services import SessionServices
 from dex_agents.encryption import Encryption
 from dex_agents.errors import ConfigurationError, EncryptionKeyError, TurnFailedError
+from dex_agents.messages import text_message
 from dex_agents.runner import CallToolRequest, ModelStep, RunModelRequest
 from dex_agents.session import AgentSession
 from dex_agents.steps.run_model import RunModel
@@ -324,3 +326,14 @@ def test_what_is_sealed_opens_to_the_same_text_and_never_looks_the_same_twice(te
     changed = sealed[:-6] + ("A" if sealed[-6] != "A" else "B") + sealed[-5:]
     with pytest.raises(EncryptionKeyError, match="damaged"):
         encryption.open(changed)
+
+
+def test_what_is_sealed_counts_as_it_is_sealed_towards_a_full_session() -> None:
+    message = text_message("user", "The same words again and again. " * 200)
+    encryption = Encryption({"k1": OLD}, write_with="k1")
+
+    counted = stored_size(message, AgentSessionOptions(at_rest=encryption))
+
+    # Each sealing differs, but not in its size.
+    assert counted == len(encryption.seal(message.stored_json())) + len('""')
+    assert counted > stored_size(message, AgentSessionOptions())

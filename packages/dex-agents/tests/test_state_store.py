@@ -165,4 +165,4 @@ def test_a_cache_keeps_what_was_used_last_and_no_more_than_it_may() -> None:
 
     assert [cache.get(name) for name in "abc"] == [None, "B", "C"]
     cache.put("large", "value", 11)
-    assert [cache.get(name) for name in ("b", "c", "large")] == [None, None, None]
+    assert [cache.get(name) for name in ("b", "c", "large")] == ["B", "C", None]

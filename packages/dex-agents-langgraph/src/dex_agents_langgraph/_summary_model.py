@@ -30,7 +30,12 @@ def named_model(name: str, value: object) -> BaseChatModel | None:
         ConfigurationError: It is neither.
         ImportError: The package of its provider is not installed.
     """
-    model = init_chat_model(value) if isinstance(value, str) else value
+    try:
+        model = init_chat_model(value) if isinstance(value, str) else value
+    except ImportError:
+        raise
+    except Exception as error:
+        raise ConfigurationError(f"{name} is {value!r}, of which LangChain makes no model: {error}") from error
     if model is None or isinstance(model, BaseChatModel):
         return model
     raise ConfigurationError(

@@ -14,8 +14,8 @@ from dex_agents_openai_agents._private import handoff_target
 
 _LONG_SECONDS: Final = 3600.0
 
-_PING_SECONDS: Final = 5.0
-"""What a server in doubt gets to answer a ping: the SDK's own default timeout of a request."""
+_PING_SECONDS: Final = 3.0
+"""What a server in doubt gets to answer a ping; less than the SDK's default timeout of a request, 5 s."""
 
 _UNKNOWN: Final = object()
 
@@ -108,17 +108,25 @@ class _HeldServer:
     async def connect(cls, server: MCPServer) -> Self:
         ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         task = asyncio.create_task(_hold(server, ready))
-        await ready
+        try:
+            await ready
+        except BaseException:
+            # Of a Step that is cancelled, too: the next one must not meet a connection that nobody holds.
+            task.cancel()
+            await asyncio.wait([task])
+            raise
         return cls(server=server, task=task)
 
     async def answers(self) -> bool:
-        """Whether the server answers a ping."""
+        """Whether the server answers a ping, or is only busy: calls of other Steps may be running on it."""
         session: Any = getattr(self.server, "session", None)
         if session is None:
             return False
         try:
             async with asyncio.timeout(_PING_SECONDS):
                 await session.send_ping()
+        except TimeoutError:
+            return True
         except Exception:  # noqa: BLE001  a broken connection fails in many ways
             return False
         return True
@@ -140,6 +148,9 @@ async def _hold(server: MCPServer, ready: asyncio.Future[None]) -> None:
             refused.__cause__ = error
             ready.set_exception(refused)
         return
+    except asyncio.CancelledError:
+        await server.cleanup()
+        raise
     try:
         if not ready.done():
             ready.set_result(None)

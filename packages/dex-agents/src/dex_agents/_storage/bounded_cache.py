@@ -32,9 +32,11 @@ class BoundedCache(Generic[KeyT, ValueT]):
             return found[0]
 
     def put(self, key: KeyT, value: ValueT, size: int) -> None:
-        """Keep a value of so many bytes."""
+        """Keep a value of so many bytes; one that is larger than all that may be kept drops no other one."""
         with self._lock:
             self._forget(key)
+            if size > self._max_bytes:
+                return
             self._values[key] = value, size
             self._bytes += size
             while self._bytes > self._max_bytes:

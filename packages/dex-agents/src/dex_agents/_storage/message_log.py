@@ -12,10 +12,11 @@ from typing import NamedTuple
 
 from dex import AttributeMapNotLoadedError, Context
 
-from dex_agents._storage.packing import pack
 from dex_agents._storage.records import ChunkPlace, MessageChunk, MessageIndex
 from dex_agents._storage.schema import MESSAGE_CHUNKS, MESSAGE_INDEX, MESSAGES, find
+from dex_agents._storage.sealing import Sealing
 from dex_agents._storage.session_editor import SessionEditor
+from dex_agents._stored import Stored
 from dex_agents.messages import Message, SavedMessage
 from dex_agents.options import AgentSessionOptions
 
@@ -66,11 +67,11 @@ class MessageLog:
         )
         while len(saved) > options.message_window_size:
             chunk = list(_next_chunk(saved[: -options.message_window_size], options))
-            self._write_chunk(session, chunk)
+            self._write_chunk(session, chunk, options)
             saved = saved[len(chunk) :]
         for each in saved:
             if session.record.window_bytes + each.size > options.message_window_max_bytes:
-                self._write_chunk(session, [each])
+                self._write_chunk(session, [each], options)
             else:
                 MESSAGES.set(self._context, message_key(each.message.sequence), each.message)
                 session.update(window_bytes=session.record.window_bytes + each.size)
@@ -87,8 +88,8 @@ class MessageLog:
             chunk = list(_next_chunk(oldest, options))
             for each in chunk:
                 MESSAGES.delete(self._context, message_key(each.message.sequence))
-            self._write_chunk(session, chunk)
-            session.update(alone_share=_share_alone(chunk))
+            self._write_chunk(session, chunk, options)
+            session.update(alone_share=_share_alone(chunk, options))
             session.count_replaced(session.stored_alone(_bytes_of(chunk)))
             window = window[len(chunk) :]
         session.update(window_bytes=_bytes_of(window))
@@ -133,14 +134,15 @@ class MessageLog:
             return MESSAGES.get(self._context, message_key(sequence))
         return self._read_chunk(place)[sequence - place.first_sequence]
 
-    def _write_chunk(self, session: SessionEditor, messages: Sequence[_Sized]) -> None:
+    def _write_chunk(self, session: SessionEditor, messages: Sequence[_Sized], options: AgentSessionOptions) -> None:
         first, size = messages[0].message.sequence, _bytes_of(messages)
         chunk = MessageChunk(messages=tuple(each.message for each in messages))
         MESSAGE_CHUNKS.set(self._context, message_key(first), chunk)
         record = session.record
         before = sum(place.size for place in self.index.chunks)
-        stored = record.packed_share * before + len(pack(chunk.stored_json()))
-        session.update(packed_share=min(1.0, round(stored / (before + size), 3)))
+        stored = record.packed_share * before + stored_size(chunk, options)
+        # So many digits that a chunk of a very long log still moves it.
+        session.update(packed_share=round(stored / (before + size), 8))
         places = (*self.index.chunks, ChunkPlace(first_sequence=first, count=len(messages), size=size))
         ordered = tuple(sorted(places, key=lambda place: place.first_sequence))
         self.index = self.index.model_copy(update={"chunks": ordered})
@@ -174,10 +176,15 @@ def _sized(saved: SavedMessage) -> _Sized:
     return _Sized(saved, saved.size_in_bytes())
 
 
-def _share_alone(messages: Sequence[_Sized]) -> float:
+def stored_size(document: Stored, options: AgentSessionOptions) -> int:
+    """Return how many bytes a document that is kept for long has in the store: sealed, or compressed."""
+    return len(Sealing(options.at_rest).seal_document(document.stored_json(), is_kept=True))
+
+
+def _share_alone(messages: Sequence[_Sized], options: AgentSessionOptions) -> float:
     """Return how much of its JSON a message has as it is stored alone, by the largest one of these."""
     largest = max(messages, key=lambda each: each.size)
-    return min(1.0, round(len(pack(largest.message.stored_json())) / largest.size, 3))
+    return round(stored_size(largest.message, options) / largest.size, 3)
 
 
 def _bytes_of(messages: Sequence[_Sized]) -> int:
