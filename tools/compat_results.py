@@ -25,8 +25,10 @@ HEAD: Final = """\
 # What was tested, and when
 
 Each row is a release of a framework, each cell an interpreter: how many tests of the adapter and of its column of the
-parity table passed, how many were skipped (every skip names its reason in the output), and the day. Only a cell in
-which nothing failed is recorded. `COMPAT_RECORD=1 uv run nox -s "compat(CELL)"` runs one again and writes this file.
+parity table passed, how many were skipped or are expected to fail (the output names each reason), and the day. Only a
+cell in which nothing failed is recorded.
+
+`COMPAT_RECORD=1 uv run nox -s "compat(CELL)"` runs one again and writes this file.
 """
 
 
