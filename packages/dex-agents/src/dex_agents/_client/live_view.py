@@ -9,6 +9,7 @@ from typing import Final, Literal
 
 from pydantic import JsonValue
 
+from dex_agents._turn_ids import turn_number_of
 from dex_agents.events import AgentEvent, AgentEventType
 from dex_agents.following import LiveText, LiveToolCall, SessionView
 from dex_agents.snapshot import AgentSnapshot, Interrupt, SessionStatus
@@ -70,7 +71,7 @@ class LiveView:
 
     def apply(self, event: AgentEvent) -> None:
         """Take one more event."""
-        number = _number_of(event.turn_id)
+        number = turn_number_of(event.turn_id)
         if self._is_over(number):
             return
         if number > self._number:
@@ -142,7 +143,7 @@ class LiveView:
 
     def _take(self, kept: _Kept) -> None:
         event = kept.event
-        number = _number_of(event.turn_id)
+        number = turn_number_of(event.turn_id)
         if self._is_over(number):
             return
         if number > self._number:
@@ -260,12 +261,7 @@ def _is_progress_of(event: AgentEvent, call_id: str) -> bool:
     return event.type == AgentEventType.TOOL_CALL_PROGRESS and event.call_id == call_id
 
 
-def _number_of(turn_id: str) -> int:
-    number = turn_id.removeprefix("turn-")
-    return int(number) if number.isdecimal() else 0
-
-
 def _turns_of(snapshot: AgentSnapshot) -> int:
     """Return how many turns have begun; a Worker of an older release does not say so itself."""
     newest = snapshot.messages[-1].turn_id if snapshot.messages else ""
-    return max(snapshot.turn_number, _number_of(snapshot.turn_id), _number_of(newest))
+    return max(snapshot.turn_number, turn_number_of(snapshot.turn_id), turn_number_of(newest))

@@ -9,6 +9,7 @@ from dex import AttributeMatch, DexServiceError, RequestTimeoutError, RPCInvokeO
 from dex_agents._client.connection import Connection
 from dex_agents._client.outages import match, match_finished, through_outages
 from dex_agents._storage.schema import MESSAGE_TURNS, TURN_RESULTS
+from dex_agents._turn_ids import turn_id_of
 from dex_agents.errors import (
     SessionFailedError,
     SessionStoppedError,
@@ -117,7 +118,7 @@ class TurnWaiter:
             has_text = AttributeMatch[str].not_equal_to("")
             try:
                 return await self._connection.client.wait_for_attribute_match(
-                    session_id, TURN_RESULTS, f"turn-{turn_number}", has_text, options
+                    session_id, TURN_RESULTS, turn_id_of(turn_number), has_text, options
                 )
             except RequestTimeoutError:
                 return None
@@ -126,7 +127,7 @@ class TurnWaiter:
 
     async def _recorded_turn(self, session_id: str, message_id: str) -> int:
         """Return the turn of a message, also of a session that has ended; 0 when it has none."""
-        no_turn = "turn-0"
+        no_turn = turn_id_of(0)
         reply = await self._read_result(
             session_id,
             TurnResultRequest(turn_id=no_turn, message_id=message_id),
@@ -135,7 +136,7 @@ class TurnWaiter:
         return reply.message_turn
 
     async def _result(self, session_id: str, turn_number: int) -> TurnResult | None:
-        turn_id = f"turn-{turn_number}"
+        turn_id = turn_id_of(turn_number)
         options = RPCInvokeOptions(load_attribute_map_instances=(TURN_RESULTS.load(turn_id),))
         return (await self._read_result(session_id, TurnResultRequest(turn_id=turn_id), options)).result
 

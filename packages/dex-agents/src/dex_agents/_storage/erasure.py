@@ -10,6 +10,7 @@ from dex import AttributeMap, Context
 from dex_agents._storage import schema
 from dex_agents._storage.message_log import message_key
 from dex_agents._storage.records import MessageIndex, SessionRecord
+from dex_agents._turn_ids import turn_id_of
 from dex_agents.snapshot import SessionSettings
 
 STAGES: Final[tuple[tuple[AttributeMap[Any], ...], ...]] = (
@@ -39,7 +40,7 @@ def erase(context: Context, stage: int, remembered_results: int) -> None:
             schema.MESSAGE_CHUNKS.delete(context, message_key(place.first_sequence))
         record = schema.find(context, schema.SESSION) or SessionRecord()
         for number in range(max(1, record.turn_number - remembered_results), record.turn_number + 1):
-            schema.TURN_RESULTS.delete(context, f"turn-{number}")
+            schema.TURN_RESULTS.delete(context, turn_id_of(number))
 
 
 def erase_mail(context: Context) -> None:

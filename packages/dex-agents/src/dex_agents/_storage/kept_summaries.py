@@ -5,6 +5,7 @@ from typing import Final
 from dex import AttributeMapNotLoadedError, Context
 
 from dex_agents._storage.schema import LATEST_SUMMARY, SUMMARIES, find_instance
+from dex_agents._turn_ids import turn_number_of
 from dex_agents.snapshot import ContextSummary
 
 MAX_KEPT_SUMMARY_BYTES: Final = 8 * 1024
@@ -30,7 +31,7 @@ def replace_summary(context: Context, summary: ContextSummary, turn_number: int,
         if key.startswith(_BEFORE) and int(key.removeprefix(_BEFORE)) <= turn_number - most:
             SUMMARIES.delete(context, key)
     # One that another compaction of the same turn replaces stood after no turn.
-    if most and _turn_of(before) < turn_number and before.size_in_bytes() <= MAX_KEPT_SUMMARY_BYTES:
+    if most and turn_number_of(before.turn_id) < turn_number and before.size_in_bytes() <= MAX_KEPT_SUMMARY_BYTES:
         SUMMARIES.set(context, f"{_BEFORE}{turn_number}", before)
 
 
@@ -40,12 +41,12 @@ def summary_after(context: Context, turn_number: int) -> ContextSummary | None:
     The summaries are loaded.
     """
     latest = find_instance(context, SUMMARIES, LATEST_SUMMARY)
-    if latest is None or _turn_of(latest) <= turn_number:
+    if latest is None or turn_number_of(latest.turn_id) <= turn_number:
         return latest
     keys = [key for key in SUMMARIES.get_all_instance_keys(context) if key.startswith(_BEFORE)]
     replaced_in = sorted(number for key in keys if (number := int(key.removeprefix(_BEFORE))) > turn_number)
     found = SUMMARIES.get(context, f"{_BEFORE}{replaced_in[0]}") if replaced_in else None
-    return found if found is not None and _turn_of(found) <= turn_number else None
+    return found if found is not None and turn_number_of(found.turn_id) <= turn_number else None
 
 
 def _latest(context: Context) -> ContextSummary | None:
@@ -53,7 +54,3 @@ def _latest(context: Context) -> ContextSummary | None:
         return find_instance(context, SUMMARIES, LATEST_SUMMARY)
     except AttributeMapNotLoadedError:  # an execution that another release scheduled
         return None
-
-
-def _turn_of(summary: ContextSummary) -> int:
-    return int(summary.turn_id.removeprefix("turn-"))

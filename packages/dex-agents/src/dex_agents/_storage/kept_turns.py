@@ -15,6 +15,7 @@ from dex_agents._storage.schema import RUN_STATE, SESSION, TURN_ENDS, TURN_PARTS
 from dex_agents._storage.state_packs import Pack
 from dex_agents._storage.state_parts import Part
 from dex_agents._storage.state_store import HEAD_KEY, StateStore
+from dex_agents._turn_ids import turn_id_of
 
 _NO_HEAD: Final = "null"
 
@@ -38,7 +39,7 @@ class TurnEnd:
     @property
     def turn_id(self) -> str:
         """The finished turn."""
-        return f"turn-{self.record.turn_number}"
+        return turn_id_of(self.record.turn_number)
 
 
 def keep_turn_end(context: Context, record: SessionRecord, most: int) -> None:

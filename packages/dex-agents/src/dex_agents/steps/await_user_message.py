@@ -47,6 +47,7 @@ from dex_agents._turn.measuring import begin_trace
 from dex_agents._turn.outcome_reports import take_reports
 from dex_agents._turn.settings import check_size
 from dex_agents._turn.turn_mail import begin_mail
+from dex_agents._turn_ids import turn_id_of
 from dex_agents.events import AgentEventType
 from dex_agents.messages import Message
 from dex_agents.snapshot import SessionSettings, SessionStart, SessionStatus, UserMessage
@@ -99,7 +100,7 @@ class AwaitUserMessage(SessionStep[SessionStart]):
         session = SessionEditor(context)
         keep_turn_end(context, session.record, options.forkable_turns)
         number = session.record.turn_number + 1
-        turn_id = f"turn-{number}"
+        turn_id = turn_id_of(number)
         log = MessageLog(context)
         log.roll(session, options)
         said = Message(role="user", blocks=message.content)
@@ -131,7 +132,7 @@ class AwaitUserMessage(SessionStep[SessionStart]):
         if number % FORGETS_EVERY == 0:
             _forget_message_ids(context, number)
         MESSAGE_TURNS.set(context, message.message_id, number)
-        TURN_RESULTS.delete(context, f"turn-{number - REMEMBERED_TURN_RESULTS}")
+        TURN_RESULTS.delete(context, turn_id_of(number - REMEMBERED_TURN_RESULTS))
         unsettled = sorted(
             UNSETTLED_CALLS.get_all_instance_keys(context), key=lambda key: int(key.removeprefix("call-"))
         )

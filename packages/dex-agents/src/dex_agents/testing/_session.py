@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from pydantic import JsonValue
 
+from dex_agents._turn_ids import turn_id_of
 from dex_agents.errors import TurnFailedError
 from dex_agents.messages import Block, Message, ResultBlock, TextBlock, text_message
 from dex_agents.reconciliation import Reconcilers
@@ -342,7 +343,7 @@ class InMemorySession:
     def _context(self, attempt: int) -> StepContext:
         return StepContext(
             session_id=self.session_id,
-            turn_id=f"turn-{self._turn_number}",
+            turn_id=turn_id_of(self._turn_number),
             step_number=self._step_number,
             attempt=attempt,
             settings=copy.deepcopy(self.settings),
