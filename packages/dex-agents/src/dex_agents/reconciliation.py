@@ -18,6 +18,7 @@ nothing.
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from inspect import isawaitable
 from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue
@@ -116,6 +117,17 @@ def settled_by(reconciliation: Happened | DidNotHappen | StillUnknown, suspected
             return OutcomeUnknown(message=f"{suspected} ({message})" if message else suspected)
         case StillUnknown(message=message, ask_again_after=seconds):
             return RetryLater(after_seconds=seconds or 0, reason=message)
+
+
+async def ask_reconciler(reconciler: Reconciler, call: UnknownCall) -> Happened | DidNotHappen | StillUnknown:
+    """Return what a reconciler says of a call; for sessions and their test harness.
+
+    Raises:
+        ConfigurationError: It said something else.
+        Exception: What it raised.
+    """
+    said: object = reconciler(call)
+    return check_reconciliation(await said if isawaitable(said) else said, call.tool_name)
 
 
 def check_reconciliation(said: object, tool_name: str) -> Happened | DidNotHappen | StillUnknown:

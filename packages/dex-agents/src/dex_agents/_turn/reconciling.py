@@ -1,7 +1,5 @@
 """Asks a tool's reconciler what became of a call, where its outcome would be unknown otherwise."""
 
-from inspect import isawaitable
-
 from dex import AsyncContext, StepDecision, dead_end, go_to_many
 
 from dex_agents._storage.records import CallRecord
@@ -12,7 +10,7 @@ from dex_agents._turn.heartbeat import heartbeats
 from dex_agents._turn.services import SessionServices
 from dex_agents._turn.settlement import settle_call
 from dex_agents.errors import ConfigurationError
-from dex_agents.reconciliation import UnknownCall, check_reconciliation, settled_by
+from dex_agents.reconciliation import UnknownCall, ask_reconciler, settled_by
 from dex_agents.steps import _moves
 from dex_agents.tools import OutcomeUnknown, RetryLater, Settlement
 
@@ -57,6 +55,5 @@ async def reconcile(context: AsyncContext, record: CallRecord, services: Session
     )
     async with heartbeats(context, f"the reconciler of tool {name!r}"):
         with attempt(services.sealing):
-            said = reconciler(call)
-            said = check_reconciliation(await said if isawaitable(said) else said, name)
+            said = await ask_reconciler(reconciler, call)
     return settled_by(said, record.suspected.message)

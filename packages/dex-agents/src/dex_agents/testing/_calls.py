@@ -10,7 +10,7 @@ from pydantic import JsonValue
 from dex_agents._inquiry import Inquiry, is_user_question
 from dex_agents.errors import StateNotReadableError, ToolDidNotHappen
 from dex_agents.messages import ResultStatus
-from dex_agents.reconciliation import Reconciler, Reconcilers, UnknownCall, check_reconciliation, settled_by
+from dex_agents.reconciliation import Reconciler, Reconcilers, UnknownCall, ask_reconciler, settled_by
 from dex_agents.runner import AgentFrameworkRunner, CallToolRequest, FrameworkState, StepContext
 from dex_agents.testing._checks import check_request_unchanged, fingerprint, through_json
 from dex_agents.testing._decisions import Decide, PendingQuestion
@@ -156,10 +156,8 @@ class BatchRunner:
             error=suspected.message,
             settings=self.step.settings,
         )
-        said = self.reconcilers[call.request.name](unknown)
-        if inspect.isawaitable(said):
-            said = await said
-        return settled_by(check_reconciliation(said, call.request.name), suspected.message)
+        said = await ask_reconciler(self.reconcilers[call.request.name], unknown)
+        return settled_by(said, suspected.message)
 
     async def _ask_for_approval(self, call: RecordedCall) -> None:
         question = Question(id="approval", kind="approval", prompt=f"Run {call.request.name}?", about_this_call=True)
