@@ -1,12 +1,12 @@
 """Holds a turn and its session to their budgets."""
 
 import logging
-import math
 from decimal import Decimal
 from typing import Final, TypeGuard
 
 from dex_agents._storage.records import SessionRecord
 from dex_agents.budgets import Budget
+from dex_agents.checks import is_number
 from dex_agents.errors import BudgetUsedUpError
 from dex_agents.options import AgentSessionOptions
 from dex_agents.runner import Again, ModelStep, Usage, Waiting
@@ -85,7 +85,7 @@ def priced(usage: Usage, model: str, options: AgentSessionOptions, session: Sess
 
 
 def _is_amount(cost: object) -> TypeGuard[int | float | Decimal]:
-    return isinstance(cost, int | float | Decimal) and not isinstance(cost, bool) and math.isfinite(cost) and cost >= 0
+    return (is_number(cost) or (isinstance(cost, Decimal) and cost.is_finite())) and cost >= 0
 
 
 def _limits_cost(options: AgentSessionOptions) -> bool:
