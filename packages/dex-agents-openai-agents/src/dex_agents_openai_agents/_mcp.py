@@ -154,7 +154,7 @@ async def _hold(server: MCPServer, ready: asyncio.Future[None]) -> None:
     try:
         if not ready.done():
             ready.set_result(None)
-        while not ready.cancelled():  # noqa: ASYNC110  an event would not keep this task alive
+        while True:  # noqa: ASYNC110  an event would not keep this task alive
             # The loop's timer keeps this task alive; nobody else refers to it once its runner is gone.
             await asyncio.sleep(_LONG_SECONDS)
     finally:
