@@ -216,6 +216,13 @@ class Shell:
         if has_closed:
             self._sub_flows.report_end(hot.run)
 
+    def _rows(self, hot: HotRun, delta: Delta) -> list[Operation]:
+        try:
+            return delta_rows(hot.run, delta)
+        except Exception as error:
+            # The command has changed the run and nobody will write it: what memory says must not be answered from.
+            raise self._writer.fail(error) from error
+
     async def until(self, run_key: int, is_met: Callable[[HotRun], bool], timeout: float) -> HotRun | None:
         """Wait until a condition holds for a run and what it rests on is on the disk.
 
@@ -247,13 +254,6 @@ class Shell:
         return f"task-{next(self._task_numbers)}"
 
     # -- attempts
-
-    def _rows(self, hot: HotRun, delta: Delta) -> list[Operation]:
-        try:
-            return delta_rows(hot.run, delta)
-        except Exception as error:
-            # The command has changed the run and nobody will write it: what memory says must not be answered from.
-            raise self._writer.fail(error) from error
 
     def _start_ready(
         self, hot: HotRun, finishing: Slot | None, granted: tuple[str, Slot] | None
