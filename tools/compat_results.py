@@ -14,10 +14,11 @@ import sys
 import xml.etree.ElementTree as ElementTree
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from itertools import groupby
 from pathlib import Path
 from typing import Final
 
-from compatibility import Adapter, read_adapters
+from compatibility import Adapter, keep_document, read_adapters
 from compatibility import cells as list_cells
 
 ROOT: Final = Path(__file__).parents[1]
@@ -90,11 +91,10 @@ def render(results: dict[str, Result], adapters: list[Adapter]) -> str:
     for adapter in adapters:
         header = ["release", *(f"Python {python}" for python in adapter.pythons)]
         lines = [f"## `{adapter.framework}`", "", f"| {' | '.join(header)} |", f"|{'---|' * len(header)}"]
-        for pins in adapter.releases:
-            row = [", ".join(f"{name} {release}" for name, release in pins.items())]
-            for python in adapter.pythons:
-                result = results.get(f"{adapter.name}-{pins[adapter.framework]}-py{python}")
-                row.append(describe(result) if result else "not recorded")
+        # The cells of a release stand together, in the order of the interpreters.
+        for pins, same in groupby(list_cells([adapter]), key=lambda cell: cell.pins):
+            release = ", ".join(f"{name} {number}" for name, number in pins.items())
+            row = [release, *(describe(results.get(cell.id)) for cell in same)]
             lines.append(f"| {' | '.join(row)} |")
         parts.append("\n".join(lines) + "\n")
     if systems := sorted({result.system for result in results.values()}):
@@ -102,8 +102,10 @@ def render(results: dict[str, Result], adapters: list[Adapter]) -> str:
     return "\n".join(parts)
 
 
-def describe(result: Result) -> str:
+def describe(result: Result | None) -> str:
     """Write a result into its cell of the table."""
+    if result is None:
+        return "not recorded"
     skipped = f", {result.skipped} skipped" if result.skipped else ""
     return f"{result.passed} passed{skipped}, {result.date}"
 
@@ -136,18 +138,9 @@ def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
         record(root, cell, Path(junit), datetime.now(UTC).date().isoformat())
     adapters, results = read_adapters(root / "compat"), read_results(root / "compat" / "results.json")
     check_cells(results, adapters)
+    refusal = "docs/compatibility.md differs from compat/results.json; run `python tools/compat_results.py --write`"
     document = root / "docs" / "compatibility.md"
-    expected = render(results, adapters)
-    if document.exists() and document.read_text(encoding="utf-8") == expected:
-        return 0
-    if chosen.write or chosen.record:
-        document.write_text(expected, encoding="utf-8")
-        return 0
-    print(
-        "docs/compatibility.md differs from compat/results.json; run `python tools/compat_results.py --write`",
-        file=sys.stderr,
-    )
-    return 1
+    return keep_document(document, render(results, adapters), refusal, writes=bool(chosen.write or chosen.record))
 
 
 if __name__ == "__main__":

@@ -170,6 +170,27 @@ def replace_table(readme: str, table: str) -> str:
     return before + begin + table + end + after
 
 
+def keep_document(path: Path, expected: str, refusal: str, *, writes: bool) -> int:
+    """Compare a document with what it should be, or make it so.
+
+    Args:
+        path: The document.
+        expected: What it should be.
+        refusal: What is told where it is something else and is not written.
+        writes: Write it.
+
+    Returns:
+        The exit code: 1 when it is something else and was not written.
+    """
+    if path.exists() and path.read_text(encoding="utf-8") == expected:
+        return 0
+    if not writes:
+        print(refusal, file=sys.stderr)
+        return 1
+    path.write_text(expected, encoding="utf-8")
+    return 0
+
+
 def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
     """Run the command.
 
@@ -180,15 +201,9 @@ def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
     parser.add_argument("--write", action="store_true", help="write the table")
     chosen = parser.parse_args(arguments)
     compat, path = root / "compat", root / "README.md"
-    readme = path.read_text(encoding="utf-8")
-    expected = replace_table(readme, render(read_adapters(compat), read_sdk(compat)))
-    if expected == readme:
-        return 0
-    if chosen.write:
-        path.write_text(expected, encoding="utf-8")
-        return 0
-    print("README.md: the table differs from compat/; run `python tools/compatibility.py --write`", file=sys.stderr)
-    return 1
+    expected = replace_table(path.read_text(encoding="utf-8"), render(read_adapters(compat), read_sdk(compat)))
+    refusal = "README.md: the table differs from compat/; run `python tools/compatibility.py --write`"
+    return keep_document(path, expected, refusal, writes=chosen.write)
 
 
 if __name__ == "__main__":
