@@ -89,6 +89,17 @@ async def test_every_other_call_is_refused(tmp_path: Path, token_file: Path, met
             assert OLD not in str(caught.value)
 
 
+async def test_a_refused_stream_that_sends_nothing_is_told_why(tmp_path: Path, token_file: Path) -> None:
+    async with (
+        EmbeddedEngine(tmp_path / "data", token_file=token_file) as engine,
+        grpc.aio.insecure_channel(engine.address) as channel,
+    ):
+        call = cast(Any, dex_pb2_grpc).WorkerTaskServiceStub(channel).PollWorkerTask()
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await asyncio.wait_for(call.read(), 5)
+        assert caught.value.code() == grpc.StatusCode.UNAUTHENTICATED
+
+
 @pytest.mark.parametrize(
     ("content", "reason"),
     [(b"", "is empty"), (b"short\n", "fewer than 16"), (b"\xff" * 20, "no ASCII"), (b"x" * 70_000, "over 65536")],

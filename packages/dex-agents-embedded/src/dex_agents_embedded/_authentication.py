@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import hmac
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final, NoReturn, cast
 
@@ -17,6 +19,8 @@ LEAST_TOKEN_CHARACTERS: Final = 16
 
 _LARGEST_FILE_BYTES: Final = 64 * 1024
 _SCHEME: Final = "Bearer "
+_FIRST_MESSAGE_S: Final = 1.0
+"""How long a refused stream may take to send its first message; a Worker sends it with the call."""
 
 
 def read_tokens(path: Path) -> tuple[str, ...]:
@@ -65,7 +69,7 @@ class Authentication(grpc.aio.ServerInterceptor):
             return handler
         # No handler is a method that does not exist, which is not told to strangers either.
         if handler is not None and handler.request_streaming and handler.response_streaming:
-            return cast(Any, grpc).stream_stream_rpc_method_handler(_refuse)
+            return cast(Any, grpc).stream_stream_rpc_method_handler(_refuse_stream)
         return cast(Any, grpc).unary_unary_rpc_method_handler(_refuse)
 
     def _is_authorized(self, details: grpc.HandlerCallDetails) -> bool:
@@ -75,6 +79,13 @@ class Authentication(grpc.aio.ServerInterceptor):
         token = given[0].removeprefix(_SCHEME).encode()
         # All are compared, each in constant time: neither which one fits nor how far it fits can be measured.
         return sum(hmac.compare_digest(token, known) for known in self._tokens) > 0
+
+
+async def _refuse_stream(messages: AsyncIterator[object], context: Any) -> NoReturn:
+    # A client that is still writing when the refusal comes tells its caller INTERNAL, and a Worker would go on asking.
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(anext(messages, None), _FIRST_MESSAGE_S)
+    await _refuse(messages, context)
 
 
 async def _refuse(_: object, context: Any) -> NoReturn:
