@@ -7,14 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dex_agents._storage.codec import DocumentCodec
-from dex_agents._storage.packing import PREFIX, pack, unpack
+from dex_agents._storage.dictionaries import DICTIONARIES
+from dex_agents._storage.packing import pack, unpack
 from dex_agents._storage.records import ChunkPlace, MessageChunk, MessageIndex, SessionRecord, TurnRecord
 from dex_agents._storage.schema import session_codecs
 from dex_agents._storage.sealing import Sealing, StoredTextCodec
 from dex_agents.messages import SavedMessage, text_message
 
+_looks_packed = st.builds(str.__add__, st.sampled_from([*DICTIONARIES]), st.text(max_size=300))
 
-@given(st.text(max_size=600) | st.text(max_size=300).map(lambda text: PREFIX + text) | st.text().map(lambda t: t * 50))
+
+@given(st.text(max_size=600) | _looks_packed | st.text().map(lambda t: t * 50))
 def test_every_text_comes_back(text: str) -> None:
     assert unpack(pack(text)) == text
     codec = StoredTextCodec(Sealing(None))
@@ -32,6 +35,15 @@ def test_json_of_a_session_has_less_than_half_of_its_size() -> None:
 def test_a_short_text_and_one_that_was_stored_before_stay_readable() -> None:
     assert pack('{"a":1}') == '{"a":1}'
     assert unpack("x" * 5000) == "x" * 5000
+
+
+def test_a_text_that_was_compressed_with_an_earlier_dictionary_stays_readable() -> None:
+    stored = "dexz1.wxuephYEQjQE6IAcYBoBWQu0IbOkWKE8sRLkHqDdOmC3Ae0GuwmsIhXiOJDDEouzU1NAztQjI1rQMpWlkRlGVjGxNLOorQUA"
+    assert unpack(stored) == (
+        '{"version":1,"turn_id":"turn-58","status":"completed","text":"The lamp is on its way to you, and it is this '
+        'one that you asked for.","output":null,"error":null,"usage":{"requests":1,"input_tokens":926,'
+        '"output_tokens":4968}}'
+    )
 
 
 def test_a_chunk_is_stored_compressed_and_read_in_both_forms() -> None:

@@ -54,8 +54,9 @@ def keep_turn_end(context: Context, record: SessionRecord, most: int) -> None:
     if number == 0 or most == 0:
         return
     head = find_instance(context, RUN_STATE, HEAD_KEY) or _NO_HEAD
+    counters = record.model_copy(update={"replaced": {}})  # of this run alone, never of a fork
     # Put together as text: both are JSON already, and this is part of every turn.
-    text = f'{{"version":1,"record":{record.stored_json()},"head":{head}}}'
+    text = f'{{"version":1,"record":{counters.stored_json()},"head":{head}}}'
     TURN_ENDS.set(context, slot(number, most), text)
 
 

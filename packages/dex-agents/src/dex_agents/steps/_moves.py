@@ -123,7 +123,7 @@ def to_record_turn_cancellation(turn: TurnRecord, reason: str, *, said: str = ""
     from dex_agents.steps.record_turn_cancellation import RecordTurnCancellation
 
     options = replace(
-        _options.SPINE,
+        _options.RECORD,
         execute_load_attribute_maps=(RUN_STATE, TOOL_CALLS, INTERRUPTS),
         execute_load_channel_map_instances=(SETTLED_CALLS.load_messages(batch_channel(turn.batch)),),
     )
@@ -180,7 +180,7 @@ def to_tool(record: CallRecord) -> Movement:
         execute_load_attribute_map_instances=loads,
     ).on_execute_failure_proceed_to(
         RecordToolFailure if repeatable else RecordToolOutcomeUnknown,
-        replace(_options.SPINE, execute_load_attribute_map_instances=loads[:1]),
+        replace(_options.RECORD, execute_load_attribute_map_instances=loads[:1]),
     )
     return StepMovement(
         CallTool if repeatable else CallSingleAttemptTool, CallInput(call_id=record.call_id), options=options
@@ -194,7 +194,7 @@ def to_reconcile(record: CallRecord) -> Movement:
 
     loads = (TOOL_CALLS.load(record.call_id),)
     options = replace(_options.TOOL, execute_load_attribute_map_instances=loads).on_execute_failure_proceed_to(
-        RecordToolOutcomeUnknown, replace(_options.SPINE, execute_load_attribute_map_instances=loads)
+        RecordToolOutcomeUnknown, replace(_options.RECORD, execute_load_attribute_map_instances=loads)
     )
     return StepMovement(ReconcileToolCall, CallInput(call_id=record.call_id), options=options)
 
@@ -204,7 +204,7 @@ def to_reconcile_unsettled(call_id: str) -> Movement:
     from dex_agents.steps.reconcile_unsettled_call import ReconcileUnsettledCall
 
     options = replace(
-        _options.SPINE,
+        _options.RECORD,
         execute_method_timeout=_options.TOOL.execute_method_timeout,
         heartbeat_timeout=_options.TOOL.heartbeat_timeout,
         execute_lock_attributes=(UNSETTLED_CALLS.lock(call_id),),
@@ -240,7 +240,7 @@ def to_await_tool_start(call_id: str, *, earlier_calls: int = 0, delay_seconds: 
 
 def _turn_failure_options(turn: TurnRecord) -> StepOptions:
     return replace(
-        _options.SPINE,
+        _options.RECORD,
         execute_load_attribute_maps=(RUN_STATE,),
         execute_load_attribute_map_instances=_call_loads(turn.calls),
         execute_load_channels=(TURN_MAIL,),

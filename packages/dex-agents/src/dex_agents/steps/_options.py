@@ -6,7 +6,8 @@ from typing import Final
 
 from dex import RetryPolicy, StepDurability, StepOptions
 
-_SYNC: Final = StepOptions(wait_for_durability=StepDurability.SYNC, execute_durability=StepDurability.SYNC)
+# Of Steps that wait for nothing. What is left out is not stored with every turn.
+_SYNC: Final = StepOptions(execute_durability=StepDurability.SYNC)
 
 # No session may die because a bad deploy lasted longer than the engine's default of four hours.
 OUTLIVES_A_BAD_DEPLOY: Final = RetryPolicy(
@@ -15,8 +16,11 @@ OUTLIVES_A_BAD_DEPLOY: Final = RetryPolicy(
     total_duration=timedelta(days=3650),
 )
 
-SPINE: Final = replace(_SYNC, wait_for_retry=OUTLIVES_A_BAD_DEPLOY, execute_retry=OUTLIVES_A_BAD_DEPLOY)
-"""Of Steps that only wait and record."""
+RECORD: Final = replace(_SYNC, execute_retry=OUTLIVES_A_BAD_DEPLOY)
+"""Of Steps that only record."""
+
+SPINE: Final = replace(RECORD, wait_for_durability=StepDurability.SYNC, wait_for_retry=OUTLIVES_A_BAD_DEPLOY)
+"""Of Steps that wait and record."""
 
 MODEL: Final = replace(
     _SYNC,
