@@ -107,3 +107,46 @@ async def test_waits_for_what_cannot_come_are_refused(tmp_path: Path) -> None:
             (world.service.WaitForAttribute(match(pb.Value(string_value="a"), "object")), unfit),
         ):
             assert (await refusal(call))[0] == expected
+
+
+async def test_names_that_are_missing_and_numbers_that_do_not_exist_are_refused(tmp_path: Path) -> None:
+    value = pb.Value(int_value=1)
+    nameless = pb.AttributeWrite(value=value)
+    negative = pb.FlowConfig(continue_as_new_threshold=-1)
+
+    def start(**options: Any) -> pb.StartFlowRequest:
+        start_options = pb.FlowStartOptions(**options)
+        return pb.StartFlowRequest(flow_id="other", flow_type="F", request_id="r", flow_start_options=start_options)
+
+    async with World(tmp_path) as world:
+        service = world.service
+        await service.StartFlow(pb.StartFlowRequest(flow_id="flow", flow_type="F", request_id="r"))
+        odd_timeout = start()
+        odd_timeout.flow_timeout_policy = cast(Any, 99)
+        for call, named in (
+            (service.SetAttributes(pb.SetAttributesRequest(flow_id="flow", attributes=[nameless])), "key"),
+            (service.StartFlow(start(attributes=[nameless])), "key"),
+            (service.StartFlow(start(id_reuse_policy=cast(Any, 99))), "id_reuse_policy is unknown: 99"),
+            (service.StartFlow(odd_timeout), "flow_timeout_policy is unknown: 99"),
+            (service.StartFlow(start(flow_config_override=negative)), "continue_as_new_threshold"),
+            (service.StopFlow(pb.StopFlowRequest(flow_id="flow", stop_type=cast(Any, 99))), "stop_type is unknown: 99"),
+            (
+                service.PublishToChannel(
+                    pb.PublishToChannelRequest(flow_id="flow", messages=[pb.ChannelMessage(value=value)])
+                ),
+                "channel_name",
+            ),
+            (service.InvokeRPC(pb.InvokeRPCRequest(flow_id="flow", request_id="r")), "rpc_name"),
+            (
+                service.UpdateFlowConfig(pb.UpdateFlowConfigRequest(flow_id="flow", flow_config=negative)),
+                "continue_as_new_threshold",
+            ),
+        ):
+            code, text = await refusal(call)
+            assert code == grpc.StatusCode.INVALID_ARGUMENT
+            assert named in text
+        state = await world.state("flow")
+        assert not state.attributes
+        assert not state.pending_channel_messages
+        summary = await service.GetFlowSummary(pb.GetFlowSummaryRequest(flow_id="flow"))
+        assert summary.flow_status == pb.FLOW_STATUS_RUNNING

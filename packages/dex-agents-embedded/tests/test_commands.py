@@ -6,7 +6,7 @@ import pytest
 from dex.dexpb import dex_pb2 as pb
 
 from dex_agents_embedded._failures import DISCONNECTED, Failure
-from dex_agents_embedded._machine import commands
+from dex_agents_embedded._machine import commands, flow_config
 from dex_agents_embedded._machine.phase import Phase
 from dex_agents_embedded._machine.run import Run
 
@@ -165,3 +165,23 @@ def test_the_pauses_between_attempts_of_a_whole_flow_grow_up_to_a_limit() -> Non
         commands.restart(run, run.deadline, [])
     assert pauses == [2, 6, 18, 20]
     assert run.run_attempt == 5
+
+
+def test_a_given_configuration_replaces_each_field_whole() -> None:
+    names = pb.AttributeStoreNames
+    config = pb.FlowConfig(worker_target=pb.WorkerTarget(is_pull_mode=True), attribute_store_names=names(names=["a"]))
+    flow_config.apply(config, pb.FlowConfig(continue_as_new_threshold=5))
+    assert config.worker_target.is_pull_mode
+    assert config.attribute_store_names.names == ["a"]
+    change = pb.FlowConfig(worker_target=pb.WorkerTarget(address="127.0.0.1:1"), attribute_store_names=names())
+    flow_config.apply(config, change)
+    assert config.worker_target == pb.WorkerTarget(address="127.0.0.1:1")
+    assert not config.attribute_store_names.names
+    assert config.continue_as_new_threshold == 5
+
+
+def test_what_the_end_of_a_flow_cuts_off_is_not_finished() -> None:
+    run = new_run()
+    finish(run, "Start-1", pb.StepDecision(next_steps=[movement("A"), movement("B")]))
+    finish(run, "A-1", close(pb.CLOSE_DECISION_TYPE_FORCE_COMPLETE))
+    assert [run.is_step_finished(name, 1) for name in ("Start", "A", "B")] == [True, True, False]

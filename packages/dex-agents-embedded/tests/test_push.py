@@ -177,6 +177,17 @@ async def test_a_changed_worker_target_moves_a_waiting_step_to_another_worker(tm
         assert (await world.finish("f")).single_output(str) == "hello world, half-way"
 
 
+async def test_a_changed_worker_target_moves_a_flow_from_pull_to_push(tmp_path: Path) -> None:
+    flow = PushFlow()
+    async with World(tmp_path, flow) as world:
+        await world.client.start_flow(flow, "f", "hello")
+        address = await world.start_push_worker()
+        await world.client.update_flow_config("f", FlowConfig(worker_target=WorkerTarget(address)))
+        assert not (await world.state("f")).flow_config.worker_target.is_pull_mode
+        await world.call(flow.tell, "f", "world")
+        assert (await world.finish("f")).single_output(str) == "hello world, half-way"
+
+
 class Crowd(Step[int]):
     def execute(self, context: Context, size: int) -> StepDecision:
         return go_to_many(*(StepMovement(Single, number) for number in range(size)))

@@ -22,6 +22,7 @@ from dex import (
     DexServiceError,
     Flow,
     FlowAlreadyStartedError,
+    FlowConfig,
     FlowStatus,
     IdReusePolicy,
     PersistenceSchema,
@@ -35,6 +36,7 @@ from dex import (
     TimeTravelOptions,
     TimeTravelType,
     Wait,
+    WorkerTarget,
     force_complete,
     force_fail,
     rpc,
@@ -90,6 +92,22 @@ class Ask(Step[list[str]]):
         return force_complete(ends)
 
 
+class AskElsewhere(Step[list[str]]):
+    """Asks a sub-Flow that has another Worker."""
+
+    async def wait_for(self, context: AsyncContext, texts: list[str]) -> Wait:
+        config = FlowConfig(worker_target=WorkerTarget(texts[0]))
+        return Wait.until(SubFlow.run(child, "pushed", SubFlowOptions(config_override=config)))
+
+    async def execute(self, context: AsyncContext, texts: list[str]) -> StepDecision:
+        return force_complete([SubFlow.get_condition_results(context, 0).status.value])
+
+
+class PullingParent(Flow[list[str]]):
+    def get_steps(self) -> StepList[list[str]]:
+        return StepList[list[str]].start_step(AskElsewhere())
+
+
 class ParentFlow(Flow[list[str]]):
     def get_steps(self) -> StepList[list[str]]:
         return StepList[list[str]].start_step(Ask())
@@ -109,6 +127,17 @@ async def test_a_step_gets_the_results_of_all_its_sub_flows(tmp_path: Path) -> N
         await world.start_worker()
         ends = await run_parent(world, flow, "all", DEFAULT, "one", "fail", "two")
     assert ends == ["completed: one sown", "failed: the child failed", "completed: two sown"]
+
+
+async def test_a_sub_flow_of_a_pull_worker_can_have_a_push_worker(tmp_path: Path) -> None:
+    flow = PullingParent()
+    async with World(tmp_path, flow, child) as world:
+        await world.start_worker()
+        address = await world.start_push_worker()
+        await world.client.start_flow(flow, "parent", [address])
+        assert (await world.finish("parent")).single_output(list[str]) == ["completed"]
+        target = (await world.state("SubFlow:parent-AskElsewhere-1-0")).flow_config.worker_target
+        assert (target.address, target.is_pull_mode) == (address, False)
 
 
 async def test_the_loser_of_any_of_runs_on_and_keeps_its_name(tmp_path: Path) -> None:

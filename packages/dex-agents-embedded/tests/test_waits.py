@@ -141,3 +141,22 @@ async def test_a_client_waits_until_a_step_is_finished(tmp_path: Path) -> None:
         await waiting
         with pytest.raises(FlowNotActiveOrNotFoundError):
             await world.client.wait_for_step_completion("watched", StepExecutionId("WaitInbox", 2), options)
+
+
+@pytest.mark.parametrize("waits_before", [True, False])
+async def test_a_step_that_the_end_of_its_flow_cut_off_is_not_finished(tmp_path: Path, waits_before: bool) -> None:
+    flow = Watched()
+    step = StepExecutionId("WaitInbox", 1)
+    options = WaitForStepCompletionOptions(request_timeout=FIVE_SECONDS)
+    async with World(tmp_path, flow) as world:
+        await world.start_worker()
+        await world.client.start_flow(flow, "watched", None)
+        waiting = asyncio.create_task(world.client.wait_for_step_completion("watched", step, options))
+        if waits_before:
+            await asyncio.sleep(0)
+        await world.client.stop_flow("watched")
+        with pytest.raises(FlowNotActiveOrNotFoundError):
+            await waiting
+    async with World(tmp_path, flow) as world:  # from the file
+        with pytest.raises(FlowNotActiveOrNotFoundError):
+            await world.client.wait_for_step_completion("watched", step, options)

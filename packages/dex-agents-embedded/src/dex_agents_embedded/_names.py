@@ -31,8 +31,11 @@ def unusable_step_type(decision: pb.StepDecision) -> str | None:
     return next((reason for reason in reasons if reason is not None), None)
 
 
-def unusable_index(writes: Iterable[pb.AttributeWrite]) -> str | None:
-    """Return why Attributes that are written cannot be indexed as they ask, None if they can."""
+def unusable_write(writes: Iterable[pb.AttributeWrite]) -> str | None:
+    """Return why Attributes cannot be written or not be indexed as they ask, None if they can."""
+    writes = tuple(writes)
+    if any(not write.key for write in writes):
+        return "the key of an Attribute must not be empty"
     asking = (write for write in writes if write.HasField("index_config") and write.index_config.enable)
     reasons = (unknown_index_type(f"Attribute {write.key!r}", write.index_config.type) for write in asking)
     return next((reason for reason in reasons if reason is not None), None)

@@ -15,7 +15,7 @@ from ._hot_runs import HotRun
 from ._limits import oversized_value
 from ._machine import commands
 from ._machine.refusal import RefusedError
-from ._names import unusable_index, unusable_step_type
+from ._names import unusable_step_type, unusable_write
 from ._shell import Shell
 from ._task import Claim, Completed, Failed, Need, NotReached, NotReachedReason, Outcome, Slot, Task
 from ._wire_errors import WireError, flow_closed, invalid, locked, refused, worker_failed
@@ -79,7 +79,7 @@ class Rpcs:
         )
         if not has_effects:
             return
-        problem = unusable_step_type(decision) or unusable_index(response.upsert_attributes)
+        problem = unusable_step_type(decision) or unusable_write(response.upsert_attributes)
         if problem is not None:
             raise worker_failed(Failure(problem, failures.INVALID_RESULT))
         try:

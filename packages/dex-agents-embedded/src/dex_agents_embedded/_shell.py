@@ -28,7 +28,7 @@ from ._machine.delta import AttributeChange, Delta
 from ._machine.phase import Phase
 from ._machine.run import Parent, Run
 from ._machine.step import StepExecution
-from ._names import unusable_index, unusable_step_type
+from ._names import unusable_step_type, unusable_write
 from ._requests import Requests
 from ._store.loader import Loader
 from ._store.rows import delta_rows, run_row
@@ -412,7 +412,7 @@ class Shell:
         excess = hot.run.over_budget(growth(response))
         if excess is not None:
             return Failed(failures.Failure(excess, failures.STATE_TOO_LARGE, is_final=True))
-        unusable = unusable_index(response.upsert_attributes)
+        unusable = unusable_write(response.upsert_attributes)
         if unusable is None and isinstance(response, pb.InvokeExecuteMethodResponse):
             unusable = unusable_step_type(response.step_decision)
         if unusable is not None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from dex.dexpb import dex_pb2 as pb
 
 from ._hot_runs import HotRun
-from ._machine import commands
+from ._machine import commands, flow_config
 from ._machine.run import Parent, Run
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def _start_request(flow_id: str, parent: Run, wanted: pb.SubFlowCondition) -> pb
         attributes=options.attributes,
         flow_config_override=parent.config,
     )
-    start.flow_config_override.MergeFrom(options.flow_config_override)
+    flow_config.apply(start.flow_config_override, options.flow_config_override)
     if options.HasField("retry_policy"):
         start.retry_policy.CopyFrom(options.retry_policy)
     if options.HasField("timeout_handler_options"):

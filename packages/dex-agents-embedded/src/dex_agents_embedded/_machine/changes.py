@@ -197,6 +197,7 @@ def close(
 
     A Flow that fails and may be retried as a whole stays open instead, and begins anew when its `deadline` has come.
     """
+    run.unfinished = tuple(run.steps)
     for step in list(run.steps.values()):
         finish(run, step)
     run.delta.header = True

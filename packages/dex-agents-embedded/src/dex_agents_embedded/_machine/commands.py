@@ -9,7 +9,7 @@ from dex.dexpb import dex_pb2 as pb
 
 from dex_agents_embedded._failures import ENGINE_RESTART, Failure
 
-from . import changes, decisions, waiting
+from . import changes, decisions, flow_config, waiting
 from .delta import AttributeChange, OutsideWrite
 from .phase import Phase
 from .refusal import Refusal, RefusedError
@@ -72,6 +72,7 @@ def restart(run: Run, now: float, attribute_keys: Iterable[str]) -> None:
     run.is_restarting = False
     run.run_attempt += 1
     run.step_counts = {}
+    run.unfinished = ()
     run.completes_gracefully = False
     run.usage.retire(sum(map(len, run.outputs)), run.limits)
     run.outputs = []
@@ -272,9 +273,7 @@ def update_config(run: Run, config: pb.FlowConfig) -> None:
         RefusedError: The Flow is closed.
     """
     _require_running(run)
-    if config.HasField("attribute_store_names"):
-        run.config.ClearField("attribute_store_names")  # a list is replaced, where merging would append to it
-    run.config.MergeFrom(config)
+    flow_config.apply(run.config, config)
     run.delta.header = True
 
 

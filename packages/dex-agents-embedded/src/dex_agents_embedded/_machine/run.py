@@ -61,6 +61,7 @@ class Run:
         run_attempt: 1-based attempt of the whole Flow.
         is_restarting: True between a failed attempt of the Flow and the next one, which begins at `deadline`.
         steps: Unfinished Step executions by id, in scheduling order.
+        unfinished: Of a closed Flow, the ids of the Step executions that its end cut off.
         channels: Queued messages by Channel name, oldest first.
         rpc_locks: Attribute keys that running RPCs hold. Not stored: an RPC does not outlive the engine.
         delta: What changed since the last `drain`.
@@ -97,6 +98,7 @@ class Run:
     run_attempt: int = 1
     is_restarting: bool = False
     steps: dict[str, StepExecution] = field(default_factory=dict[str, StepExecution])
+    unfinished: tuple[str, ...] = ()
     channels: dict[str, list[Message]] = field(default_factory=dict[str, list[Message]])
     rpc_locks: set[str] = field(default_factory=set[str])
     delta: Delta = field(default_factory=Delta)
@@ -186,8 +188,11 @@ class Run:
         return step if phase is None or step.phase == phase else None
 
     def is_step_finished(self, step_type: str, number: int) -> bool:
-        """True when the number-th execution of a Step type was scheduled and is finished or cancelled."""
-        return 0 < number <= self.step_counts.get(step_type, 0) and f"{step_type}-{number}" not in self.steps
+        """True when the number-th execution of a Step type was scheduled and is finished or cancelled by another."""
+        if not 0 < number <= self.step_counts.get(step_type, 0):
+            return False
+        step_id = f"{step_type}-{number}"
+        return step_id not in self.steps and step_id not in self.unfinished
 
     def over_budget(self, growth: int) -> str | None:
         """Return why a write of this many bytes is refused, None if it fits; one that stores nothing always does."""

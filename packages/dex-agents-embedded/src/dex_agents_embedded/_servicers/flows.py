@@ -16,7 +16,7 @@ from dex_agents_embedded._rpcs import Rpcs
 from dex_agents_embedded._search import Search
 from dex_agents_embedded._shell import Shell
 from dex_agents_embedded._stream_servicer import ServicerContext, StreamServicer
-from dex_agents_embedded._wire_errors import CallContext, WireError, answer, blob_not_kept, not_offered
+from dex_agents_embedded._wire_errors import CallContext, WireError, answer, blob_not_kept, invalid, not_offered
 
 from .lifecycle import Lifecycle
 from .lookup import find
@@ -168,6 +168,8 @@ class Flows(dex_pb2_grpc.FlowServiceServicer):
             raise blob_not_kept(str(error)) from error
 
     async def _invoke(self, request: pb.InvokeRPCRequest) -> pb.InvokeRPCResponse:
+        if not request.rpc_name:
+            raise invalid("rpc_name must not be empty")
         return await self._rpcs.invoke(find(self._shell, request.flow_id, request.run_id), request)
 
 

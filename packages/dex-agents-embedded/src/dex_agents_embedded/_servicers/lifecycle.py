@@ -14,12 +14,12 @@ from dex_agents_embedded._limits import attribute_values, first_oversized
 from dex_agents_embedded._machine import commands
 from dex_agents_embedded._machine.refusal import RefusedError
 from dex_agents_embedded._machine.run import Run
-from dex_agents_embedded._names import unusable_index
+from dex_agents_embedded._names import unusable_write
 from dex_agents_embedded._shell import Shell
 from dex_agents_embedded._sub_flows import flow_result
 from dex_agents_embedded._wire_errors import already_started, invalid, long_poll_ended, refused
 
-from .lookup import find, find_running, require_name, wait_seconds
+from .lookup import find, find_running, require_config, require_known, require_name, wait_seconds
 
 _STOPPED_BY_CLIENT: Final = "fail by client"
 
@@ -51,6 +51,7 @@ class Lifecycle:
 
     async def stop(self, request: pb.StopFlowRequest) -> None:
         """Close a Flow from outside."""
+        require_known("stop_type", request.stop_type, pb.StopType.values())
         hot = find_running(self._shell, request.flow_id, request.run_id)
         if request.stop_type == pb.STOP_TYPE_FAIL:
             reason = request.reason or _STOPPED_BY_CLIENT
@@ -115,6 +116,9 @@ class Lifecycle:
         if request.start_step_type:
             require_name("start_step_type", request.start_step_type)
         options = request.flow_start_options
+        require_known("id_reuse_policy", options.id_reuse_policy, pb.IdReusePolicy.values())
+        require_known("flow_timeout_policy", request.flow_timeout_policy, pb.FlowTimeoutPolicy.values())
+        require_config(options.flow_config_override)
         if request.flow_timeout_seconds < 0 or options.flow_start_delay_seconds < 0:
             raise invalid("the Flow timeout and the start delay must not be negative")
         retry = options.retry_policy
@@ -124,7 +128,7 @@ class Lifecycle:
             [("the input", request.step_input), *attribute_values(options.attributes)],
             self._shell.limits.run.value_bytes,
         )
-        problem = oversized or unusable_index(options.attributes)
+        problem = oversized or unusable_write(options.attributes)
         if problem is not None:
             raise invalid(problem)
         self._index_initial_attributes(options)

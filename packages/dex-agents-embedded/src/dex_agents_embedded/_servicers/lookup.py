@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
+
+from dex.dexpb import dex_pb2 as pb
 
 from dex_agents_embedded._hot_runs import HotRun
 from dex_agents_embedded._names import unusable
@@ -59,3 +62,23 @@ def require_name(what: str, name: str) -> None:
     reason = unusable(what, name)
     if reason is not None:
         raise invalid(reason)
+
+
+def require_known(what: str, number: int, known: Iterable[int]) -> None:
+    """Refuse a number of an enumeration that this version of the protocol does not have.
+
+    Raises:
+        WireError: It would be taken for another one otherwise.
+    """
+    if number not in known:
+        raise invalid(f"{what} is unknown: {number}")
+
+
+def require_config(config: pb.FlowConfig) -> None:
+    """Refuse a Flow configuration that cannot be meant.
+
+    Raises:
+        WireError: With the reason.
+    """
+    if config.continue_as_new_threshold < 0:
+        raise invalid(f"continue_as_new_threshold must not be negative, it is {config.continue_as_new_threshold}")

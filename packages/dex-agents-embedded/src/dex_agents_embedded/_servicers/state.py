@@ -15,11 +15,11 @@ from dex_agents_embedded._machine.phase import Phase
 from dex_agents_embedded._machine.refusal import RefusedError
 from dex_agents_embedded._machine.run import Run
 from dex_agents_embedded._machine.step import StepExecution
-from dex_agents_embedded._names import unusable_index
+from dex_agents_embedded._names import unusable_write
 from dex_agents_embedded._shell import Shell
 from dex_agents_embedded._wire_errors import invalid, refused
 
-from .lookup import find, find_running
+from .lookup import find, find_running, require_config
 
 
 class State:
@@ -30,6 +30,8 @@ class State:
 
     async def publish(self, request: pb.PublishToChannelRequest) -> None:
         """Queue Channel messages."""
+        if any(not message.channel_name for message in request.messages):
+            raise invalid("the channel_name of a message must not be empty")
         hot = find_running(self._shell, request.flow_id, request.run_id)
         _require_fitting(hot, message_values(request.messages))
         await self._change(hot, lambda run: commands.publish(run, request.messages, time.time()))
@@ -54,7 +56,7 @@ class State:
         """Set or delete Attributes."""
         hot = find_running(self._shell, request.flow_id, request.run_id)
         _require_fitting(hot, attribute_values(request.attributes))
-        unusable = unusable_index(request.attributes)
+        unusable = unusable_write(request.attributes)
         if unusable is not None:
             raise invalid(unusable)
         await self._change(hot, lambda run: commands.set_attributes(run, request.attributes, time.time()))
@@ -99,6 +101,7 @@ class State:
 
     async def update_config(self, request: pb.UpdateFlowConfigRequest) -> None:
         """Change a running Flow's configuration; Steps that still wait for a Worker follow it too."""
+        require_config(request.flow_config)
         hot = find_running(self._shell, request.flow_id, request.run_id)
         await self._change(hot, lambda run: commands.update_config(run, request.flow_config), self._shell.reroute)
 

@@ -23,7 +23,7 @@ _RUN = (
     "SELECT run_id, flow_id, flow_type, request_id, started_at, status, closed_at, step_counts, step_sequence,"
     " message_sequence, completes_gracefully, outputs, error_type, error_message, deadline, timeout_policy, "
     "timeout_seconds, config, run_attempt, is_restarting, is_retried, timeout_handler, parent_flow_id, parent_step_id,"
-    " parent_index, limits, expires_at, live_bytes, event_count"
+    " parent_index, limits, expires_at, live_bytes, event_count, unfinished"
     " FROM run JOIN run_state USING (run_key) JOIN run_usage USING (run_key) WHERE run_key = ?"
 )
 _STEPS = (
@@ -272,6 +272,7 @@ def _run_from(run_key: int, row: tuple[Any, ...]) -> Run:
         limits=RunLimits.from_json(row[25]),
         expires_at=row[26],
         usage=Usage(live_bytes=row[27], event_count=row[28]),
+        unfinished=tuple(json.loads(row[29])),
         parent=None if row[22] is None else Parent(row[22], row[23], row[24]),
     )
 

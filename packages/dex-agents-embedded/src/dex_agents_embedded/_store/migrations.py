@@ -82,6 +82,9 @@ _THIRD_TABLES: Final = (
         effects BLOB NOT NULL, first_message INTEGER NOT NULL)""",
 )
 
+# Of closed Flows; JSON. What ended before is taken as finished, as it was then.
+_FOURTH_COLUMNS: Final = ("ALTER TABLE run_state ADD COLUMN unfinished TEXT NOT NULL DEFAULT '[]'",)
+
 
 def _first(connection: sqlite3.Connection) -> None:
     for statement in _FIRST_TABLES:
@@ -104,5 +107,10 @@ def _third(connection: sqlite3.Connection) -> None:
         connection.execute(statement)
 
 
-MIGRATIONS: Final[tuple[Callable[[sqlite3.Connection], None], ...]] = (_first, _second, _third)
+def _fourth(connection: sqlite3.Connection) -> None:
+    for statement in _FOURTH_COLUMNS:
+        connection.execute(statement)
+
+
+MIGRATIONS: Final[tuple[Callable[[sqlite3.Connection], None], ...]] = (_first, _second, _third, _fourth)
 """The n-th entry makes schema n out of schema n - 1, inside a transaction of the caller."""

@@ -106,6 +106,7 @@ def _state_parameters(run: Run) -> tuple[Parameter, ...]:
         run.run_attempt,
         int(run.is_restarting),
         run.expires_at,
+        json.dumps(run.unfinished),
     )
 
 

@@ -22,8 +22,8 @@ class Statement(Enum):
     STATE_PUT = (
         "INSERT OR REPLACE INTO run_state (run_key, status, closed_at, step_counts, step_sequence, message_sequence,"
         " completes_gracefully, outputs, error_type, error_message, deadline, timeout_policy, timeout_seconds,"
-        " config, run_attempt, is_restarting, expires_at)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        " config, run_attempt, is_restarting, expires_at, unfinished)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
     )
     COUNTS_UPDATE = "UPDATE run_state SET step_counts = ?, step_sequence = ?, message_sequence = ? WHERE run_key = ?"
     USAGE_PUT = (
