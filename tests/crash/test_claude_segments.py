@@ -13,10 +13,11 @@ from dex_agents import AgentSessionClient, AgentSessionFlow
 from support.crash_tools import runs
 from support.durable_processes import DurableProcesses
 from support.fake_provider import EventGate, FakeProvider, RecordedRequest, Reply, ToolCall
+from support.installed import skip_unless_installed
 from support.scripted_runner import ScriptedRunner
 from support.waiting import wait_for
 
-pytest.importorskip("dex_agents_claude_agent_sdk")
+skip_unless_installed("dex_agents_claude_agent_sdk")
 
 READ = ToolCall("mcp__shop__count_stock", {"item": "lamp"})
 WRITES = (ToolCall("mcp__shop__reserve", {"item": "lamp"}), ToolCall("mcp__shop__charge", {"euros": 30}))

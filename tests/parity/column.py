@@ -14,6 +14,7 @@ from dex_agents.runner import AgentFrameworkRunner
 from parity.scenario import Delegate, HandOff, ModelPath, Scenario, Structured
 from parity.toolbox import Toolbox
 from support.fake_provider import FakeProvider, Reply
+from support.installed import is_installed
 
 COLUMNS: Final[Mapping[str, str]] = {
     "claude-agent-sdk": "parity.adapters.claude_agent_sdk:ClaudeAgentSDKColumn",
@@ -154,13 +155,7 @@ class Column(Protocol):
 
 
 def find_column(adapter: str) -> Column:
-    """Return an adapter's column.
-
-    Raises:
-        ModuleNotFoundError: The adapter or its framework is not installed.
-    """
-    # Where the adapter is not installed, its framework may be there in a release that does not fit.
-    importlib.import_module(f"dex_agents_{adapter.replace('-', '_')}")
+    """Return an adapter's column."""
     module, _, name = COLUMNS[adapter].partition(":")
     made: Callable[[], Any] = getattr(importlib.import_module(module), name)
     return cast("Column", made())
@@ -168,10 +163,10 @@ def find_column(adapter: str) -> Column:
 
 def column_and_marks(adapter: str) -> tuple[Column | None, list[pytest.MarkDecorator]]:
     """Return an adapter's column and the marks of its tests; where it is not installed none, and a mark that skips."""
-    try:
-        column = find_column(adapter)
-    except ModuleNotFoundError as error:
-        return None, [pytest.mark.skip(reason=f"{error.name} is not installed")]
+    package = f"dex_agents_{adapter.replace('-', '_')}"
+    if not is_installed(package):
+        return None, [pytest.mark.skip(reason=f"{package} is not installed")]
+    column = find_column(adapter)
     return column, [pytest.mark.filterwarnings(quiet) for quiet in column.warnings]
 
 

@@ -1,16 +1,14 @@
 """One small agent in each framework: a tool, and a scripted model that calls it once and then says that it is done."""
 
-import importlib
 import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, Final
 
-import pytest
-
 from dex_agents.runner import AgentFrameworkRunner
 from support.claude_requests import without_chance
+from support.installed import skip_unless_installed
 
 Tool = Callable[[str], str]
 """A tool with the one argument `colour`."""
@@ -145,8 +143,5 @@ SMALL_AGENTS: Final = {
 
 def small_agent(adapter: str, tool: Tool) -> SmallAgent:
     """Build an adapter's agent, or skip the test where the adapter is not installed."""
-    try:
-        importlib.import_module(adapter)
-    except ModuleNotFoundError as error:
-        pytest.skip(f"{error.name} is not installed")
+    skip_unless_installed(adapter)
     return SMALL_AGENTS[adapter](tool)

@@ -10,6 +10,7 @@ import pytest
 from dex_agents import AgentSessionFlow, ToolEffect, ToolPolicy
 from dex_agents._serving.unknown_names import warn_of_unknown_names
 from dex_agents.reconciliation import Happened, Reconciliation, UnknownCall
+from support.installed import skip_unless_installed
 
 POLICIES = {"charge": ToolEffect.IDEMPOTENT_WRITE, "chrage": ToolPolicy(approval=True)}
 
@@ -84,7 +85,7 @@ def test_only_the_misspelt_policy_and_the_misspelt_reconciler_are_warned_of(
     build: Callable[[], AgentSessionFlow], caplog: pytest.LogCaptureFixture
 ) -> None:
     # A test of one framework has no other adapter installed.
-    pytest.importorskip(f"dex_agents_{build.__name__}")
+    skip_unless_installed(f"dex_agents_{build.__name__}")
     warn_of_unknown_names(build())
     policy, reconciler = [line.split(" fits no tool")[0] for line in caplog.messages if "fits no tool" in line]
     assert policy == "the policy of tool 'chrage' of agent 'shop'"

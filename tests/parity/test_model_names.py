@@ -8,6 +8,7 @@ from dex_agents.messages import TextBlock
 from dex_agents.runner import NewTurn, RunModelRequest, StepContext
 from dex_agents.testing import RecordedEvents
 from parity.small_agents import SMALL_AGENTS, small_agent
+from support.installed import skip_unless_installed
 
 # The SDK for OpenAI and ADK tell nothing of a scripted model: its response names none.
 UNKNOWN = ("dex_agents_openai_agents", "dex_agents_google_adk")
@@ -34,6 +35,9 @@ async def test_a_step_names_the_model_that_answered(adapter: str) -> None:
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:.*EXPERIMENTAL:UserWarning")
 def test_the_openai_adapter_tells_the_model_that_the_application_asked_for() -> None:
-    agents = pytest.importorskip("agents")
-    events = pytest.importorskip("dex_agents_openai_agents._events")
-    assert events.model_name([], agents.RunConfig(model="gpt-5.2")) == "gpt-5.2"
+    skip_unless_installed("dex_agents_openai_agents")
+    from agents import RunConfig
+
+    from dex_agents_openai_agents._events import model_name
+
+    assert model_name([], RunConfig(model="gpt-5.2")) == "gpt-5.2"

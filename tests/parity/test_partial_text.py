@@ -13,6 +13,7 @@ import pytest
 from dex_agents import AgentHost, AgentSessionFlow
 from dex_agents.session import AgentSession
 from support.fake_provider import EventGate, FakeProvider, Reply
+from support.installed import skip_unless_installed
 
 ADAPTERS = ("pydantic_ai", "langgraph", "openai_agents", "google_adk")
 
@@ -22,7 +23,7 @@ async def flow_of(
     adapter: str, provider: FakeProvider, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncGenerator[AgentSessionFlow]:
     """Build the agent of the crash tests on this provider, and close its client afterwards."""
-    pytest.importorskip(f"dex_agents_{adapter}")
+    skip_unless_installed(f"dex_agents_{adapter}")
     monkeypatch.setenv("CRASH_PROVIDER", provider.openai_base_url)
     monkeypatch.setenv("CRASH_GEMINI", provider.gemini_base_url)
     module: Any = importlib.reload(importlib.import_module(f"support.crash_agent_{adapter}"))

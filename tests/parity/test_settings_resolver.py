@@ -1,5 +1,6 @@
 """A resolver gives the agent of any framework another model, instructions and a reasoning effort."""
 
+import importlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,6 +10,7 @@ from dex_agents.runner import Finished, StepContext
 from dex_agents.settings import ResolvedSettings
 from dex_agents.testing import InMemorySession, RecordedEvents
 from parity.small_agents import as_text, small_agent
+from support.installed import skip_unless_installed
 
 INSTRUCTIONS = "Speak like a pirate."
 
@@ -41,7 +43,7 @@ async def check(adapter: str, other: Any, *, effort: Any = None) -> str:
 
 
 async def test_pydantic_ai_takes_all_of_it() -> None:
-    pytest.importorskip("dex_agents_pydantic_ai")
+    skip_unless_installed("dex_agents_pydantic_ai")
     from dex_agents_pydantic_ai.testing import ScriptedModel
 
     await check("dex_agents_pydantic_ai", ScriptedModel(["Ahoy."], model_name="other"), effort="high")
@@ -49,7 +51,8 @@ async def test_pydantic_ai_takes_all_of_it() -> None:
 
 @pytest.mark.parametrize(("effort", "thinking"), [("high", "high"), ("none", False)])
 def test_pydantic_ai_is_told_the_effort_in_its_word_for_all_providers(effort: Any, thinking: Any) -> None:
-    runs = pytest.importorskip("dex_agents_pydantic_ai._runs")
+    skip_unless_installed("dex_agents_pydantic_ai")
+    runs: Any = importlib.import_module("dex_agents_pydantic_ai._runs")
     made = runs.AgentRuns(
         agent=None, deps=None, models={}, model_settings={"temperature": 0}, usage_limits=None, streaming=True
     )
@@ -66,7 +69,7 @@ def test_pydantic_ai_is_told_the_effort_in_its_word_for_all_providers(effort: An
 
 
 async def test_the_openai_agents_sdk_takes_all_of_it() -> None:
-    pytest.importorskip("dex_agents_openai_agents")
+    skip_unless_installed("dex_agents_openai_agents")
     from dex_agents_openai_agents.testing import ScriptedModel
 
     shown = await check("dex_agents_openai_agents", ScriptedModel(["Ahoy."]), effort="high")
@@ -75,7 +78,7 @@ async def test_the_openai_agents_sdk_takes_all_of_it() -> None:
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:.*EXPERIMENTAL:UserWarning")
 async def test_google_adk_takes_the_model_and_the_instructions_and_refuses_an_effort() -> None:
-    pytest.importorskip("dex_agents_google_adk")
+    skip_unless_installed("dex_agents_google_adk")
     from dex_agents_google_adk.testing import ScriptedLlm
 
     await check("dex_agents_google_adk", ScriptedLlm(["Ahoy."]))
@@ -86,7 +89,7 @@ async def test_google_adk_takes_the_model_and_the_instructions_and_refuses_an_ef
 
 
 async def test_a_langgraph_factory_builds_its_graph_from_what_is_resolved() -> None:
-    pytest.importorskip("dex_agents_langgraph")
+    skip_unless_installed("dex_agents_langgraph")
     from langchain.agents import create_agent  # pyright: ignore[reportUnknownVariableType]
 
     from dex_agents_langgraph import LangGraphRunner

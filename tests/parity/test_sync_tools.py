@@ -1,6 +1,5 @@
 """A tool that is a plain function must not block the event loop, whose heartbeats keep its Step alive."""
 
-import importlib.util
 import threading
 
 import pytest
@@ -8,6 +7,7 @@ import pytest
 from dex_agents.runner import Finished
 from dex_agents.testing import InMemorySession
 from parity.small_agents import SMALL_AGENTS, small_agent
+from support.installed import is_older
 
 RAN_IN: list[int] = []
 """The threads in which the tool of the running test ran."""
@@ -25,7 +25,7 @@ async def test_a_tool_that_is_a_plain_function_runs_in_a_thread(adapter: str) ->
     if adapter == "dex_agents_claude_agent_sdk":
         pytest.skip("the Claude Agent SDK knows tools that are coroutine functions only")
     agent = small_agent(adapter, paint)
-    if adapter == "dex_agents_google_adk" and importlib.util.find_spec("google.adk.utils._sync_runner") is None:
+    if adapter == "dex_agents_google_adk" and is_older("google-adk", "2.12"):
         pytest.skip("ADK before 2.12 runs plain functions on the event loop")
     RAN_IN.clear()
 

@@ -3,6 +3,7 @@
 # LangGraph leaves parts of its own types open.
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
 
+import importlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, TypedDict, cast
 
@@ -23,6 +24,7 @@ from dex_agents.testing import InMemorySession, TurnFailed, TurnPlan
 from dex_agents_langgraph import LangGraphRunner, session_flow
 from dex_agents_langgraph._private import Graph, delta_channels
 from dex_agents_langgraph.testing import Reply, Script, ScriptedChatModel, ShownRequest, reply, tool_call
+from support.installed import is_older
 
 WINDOW = 4000
 LONG = "word " * 300
@@ -223,8 +225,9 @@ async def test_a_graph_of_functions_is_shortened_and_keeps_its_system_messages()
     assert texts(model.shown[-1]).count("The rules.") == 1
 
 
+@pytest.mark.skipif(is_older("langgraph", "1.2"), reason="delta channels came with LangGraph 1.2")
 async def test_messages_in_a_delta_channel_are_shortened_too() -> None:
-    delta: Any = pytest.importorskip("langgraph.channels.delta", reason="delta channels came with LangGraph 1.2")
+    delta: Any = importlib.import_module("langgraph.channels.delta")
 
     def add(left: list[BaseMessage], writes: Sequence[Sequence[BaseMessage]]) -> list[BaseMessage]:
         return [*left, *(message for write in writes for message in write)]

@@ -27,8 +27,9 @@ from dex_agents.session import AgentSession
 from dex_agents.snapshot import Interrupt
 from dex_agents_embedded import EmbeddedEngine
 from dex_agents_langgraph import session_flow
-from dex_agents_langgraph._private import Graph, make_run_control
+from dex_agents_langgraph._private import Graph
 from dex_agents_langgraph.testing import ScriptedChatModel, reply, tool_call
+from support.installed import is_older
 from support.waiting import wait_for
 
 
@@ -155,7 +156,7 @@ async def test_questions_of_nodes_and_tools_are_answered_after_a_restart_of_ever
     assert "color: blue" in str(model.shown[0].messages)
 
 
-@pytest.mark.skipif(make_run_control() is None, reason="runs can be asked to stop since LangGraph 1.2")
+@pytest.mark.skipif(is_older("langgraph", "1.2"), reason="runs can be asked to stop since LangGraph 1.2")
 async def test_a_stopping_worker_records_what_a_run_has_done_and_another_one_goes_on(tmp_path: Path) -> None:
     ran: list[str] = []
     is_running, may_end, restarted = asyncio.Event(), asyncio.Event(), asyncio.Event()
