@@ -67,6 +67,13 @@ def test_releases_that_do_not_begin_with_their_framework_are_refused(copy: Path)
         read_adapters(copy / "compat")
 
 
+def test_a_release_that_is_listed_twice_is_refused(copy: Path) -> None:
+    change(copy / "compat" / "langgraph.toml", 'langgraph = "1.2.0"', 'langgraph = "1.2.12"')
+
+    with pytest.raises(ValueError, match=r"has the cells \['langgraph-1\.2\.12-py3\.11', .*more than once"):
+        read_adapters(copy / "compat")
+
+
 def test_warnings_of_a_release_that_is_not_tested_are_refused(copy: Path) -> None:
     change(copy / "compat" / "google-adk.toml", '"2.9.2" = [', '"2.9.1" = [')
 

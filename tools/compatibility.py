@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 import tomllib
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -87,7 +88,7 @@ def read_adapters(directory: Path) -> list[Adapter]:
     An element of `releases` is a release of `framework`, or a table of distributions and releases that belong together.
 
     Raises:
-        ValueError: A file has keys that nobody reads, or a table that does not begin with its framework.
+        ValueError: A file has keys that nobody reads, a table that does not begin with its framework, or a cell twice.
     """
     adapters: list[Adapter] = []
     for path in sorted(directory.glob("*.toml")):
@@ -120,6 +121,9 @@ def read_adapters(directory: Path) -> list[Adapter]:
                 warnings=warnings,
             )
         )
+    # A result is found by its cell's id, and names one set of pins.
+    if double := sorted(cell for cell, number in Counter(each.id for each in cells(adapters)).items() if number > 1):
+        raise ValueError(f"compat/ has the cells {double} more than once; keep one release and interpreter of each")
     return adapters
 
 
