@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any, Final
 
 ROOT: Final = Path(__file__).parents[1]
+PYTHONS: Final = ("3.11", "3.12", "3.13")
+"""The interpreters that every package supports, oldest first."""
 BEGIN: Final = "<!-- compatibility begins: made from compat/ by `python tools/compatibility.py --write` -->\n"
 END: Final = "<!-- compatibility ends -->\n"
 
@@ -29,6 +31,8 @@ class Adapter:
         distribution: The adapter's distribution, which is its directory in `packages/` too.
         framework: The framework's distribution.
         supported: The releases of the framework that the adapter declares.
+        parts: What the adapter declares of the distributions that are pinned together with the framework.
+        unpublished: Lower bounds of which the index has no release; the first that it has is tested in place of it.
         pythons: The interpreters.
         releases: The tested releases, oldest first: distributions and exact releases of them, with the framework first.
         warnings: pytest's filters for what a release of the framework warns of itself; all other warnings are errors.
@@ -38,6 +42,8 @@ class Adapter:
     distribution: str
     framework: str
     supported: str
+    parts: Mapping[str, str]
+    unpublished: tuple[str, ...]
     pythons: tuple[str, ...]
     releases: tuple[Mapping[str, str], ...]
     warnings: Mapping[str, list[str]]
@@ -96,9 +102,11 @@ def read_adapters(directory: Path) -> list[Adapter]:
         if "sdk" in row:
             continue
         known = {"distribution", "framework", "supported", "pythons", "releases"}
-        if set(row) - {"warnings"} != known:
+        optional = {"parts", "unpublished", "warnings"}
+        if set(row) - optional != known:
             raise ValueError(
-                f"{path.name}: has the keys {sorted(row)}; it must have {sorted(known)}, and may have 'warnings'"
+                f"{path.name}: has the keys {sorted(row)}; it must have {sorted(known)}, "
+                f"and may have {sorted(optional)}"
             )
         framework: str = row["framework"]
         releases: list[Mapping[str, str]] = [
@@ -116,6 +124,8 @@ def read_adapters(directory: Path) -> list[Adapter]:
                 distribution=row["distribution"],
                 framework=framework,
                 supported=row["supported"],
+                parts=row.get("parts", {}),
+                unpublished=tuple(row.get("unpublished", ())),
                 pythons=tuple(row["pythons"]),
                 releases=tuple(releases),
                 warnings=warnings,
