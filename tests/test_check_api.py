@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from check_api import breaks, main
+from check_api import breaks, last_release, main
 
 OLD = '''"""Doc."""
 
@@ -17,6 +17,28 @@ def greet(name: str, polite: bool = True) -> str:
 def _hidden(a: int) -> int:
     return a
 '''
+OVERLOADED = '''"""Doc."""
+
+from typing import overload
+
+
+class Session:
+    @overload
+    def ask(self, question: str) -> str: ...
+    @overload
+    def ask(self, question: str, *, answer: type[int]) -> int: ...
+    def ask(self, question, *, answer=str):
+        return answer(question)
+'''
+PYPROJECT = """[project]
+name = "some-agents"
+optional-dependencies.metrics = ["prometheus-client"]
+optional-dependencies.prices = []
+
+[project.scripts]
+some-agents = "some_agents:greet"
+greet = "some_agents:greet"
+"""
 WAIVER = '[[waiver]]\npath = "{path}"\nkind = "{kind}"\nreason = "{reason}"\n'
 
 
@@ -114,3 +136,66 @@ def test_a_removed_package_is_refused(repository: Path, capsys: pytest.CaptureFi
 
     assert main([], repository) == 1
     assert "some_agents: Package was removed" in capsys.readouterr().err
+
+
+def test_the_last_release_is_the_highest_version_and_no_prerelease(repository: Path) -> None:
+    for tag in ("v0.2.0rc1", "v0.2.0", "v0.10.0", "v0.11.0.dev3", "v1-latest"):
+        commit(repository, OLD)
+        git(repository, "tag", tag)
+    commit(repository, OLD)
+
+    assert last_release(repository) == "v0.10.0"
+
+
+def test_prereleases_alone_are_no_release_to_compare_with(tmp_path: Path) -> None:
+    git(tmp_path, "init")
+    commit(tmp_path, OLD)
+    git(tmp_path, "tag", "v0.1.0rc1")
+    commit(tmp_path, OLD)
+
+    assert last_release(tmp_path) is None
+
+
+def test_a_removed_extra_and_a_removed_script_are_refused(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pyproject = repository / "packages" / "some-agents" / "pyproject.toml"
+    pyproject.write_text(PYPROJECT, encoding="utf-8")
+    commit(repository, OLD)
+    git(repository, "tag", "v0.2.0")
+    kept = [line for line in PYPROJECT.splitlines() if not line.startswith(("greet", "optional-dependencies.prices"))]
+    pyproject.write_text("\n".join(kept), encoding="utf-8")
+    commit(repository, OLD)
+
+    assert main([], repository) == 1
+    assert capsys.readouterr().err.splitlines()[:2] == [
+        "some-agents:greet: Script was removed",
+        "some-agents[prices]: Extra was removed",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "gone"),
+    [
+        ("answer: type[int])", "answer: type[bool])", "self, question: str, answer: type[int]"),
+        ("answer: type[int])", "kind: type[int])", "self, question: str, answer: type[int]"),
+        ("    @overload\n    def ask(self, question: str) -> str: ...\n", "", "self, question: str"),
+    ],
+)
+def test_a_changed_overload_is_refused(
+    repository: Path, capsys: pytest.CaptureFixture[str], old: str, new: str, gone: str
+) -> None:
+    commit(repository, OVERLOADED)
+    git(repository, "tag", "v0.2.0")
+    assert old in OVERLOADED
+    commit(repository, OVERLOADED.replace(old, new))
+
+    assert main([], repository) == 1
+    shown = capsys.readouterr().err
+    assert f"some_agents.Session.ask({gone}): Overload was removed or changed" in shown
+
+
+def test_an_overload_may_take_more_and_move(repository: Path) -> None:
+    commit(repository, OVERLOADED)
+    git(repository, "tag", "v0.2.0")
+    commit(repository, OVERLOADED.replace("question: str)", "question: str, *, polite: bool = True)"))
+
+    assert main([], repository) == 0

@@ -2,8 +2,9 @@
 
     python tools/check_api.py [--against REF]
 
-Compares the public names of all packages with those of the last tag before this commit. Without a tag there is nothing
-to compare with, and the command says so.
+Compares the public names of all packages, their overloads, and the extras and scripts of their distributions with those
+of the last release before this commit; a prerelease is none. Without one there is nothing to compare with, and the
+command says so.
 """
 
 from __future__ import annotations
@@ -14,9 +15,12 @@ import sys
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import griffe
+from packaging.version import InvalidVersion, Version
+
+from overloads import changed_overloads
 
 ROOT: Final = Path(__file__).parents[1]
 
@@ -26,8 +30,9 @@ class Break:
     """A change that breaks users.
 
     Attributes:
-        path: The dotted name that changed; of a parameter, `function(parameter)`.
-        kind: What happened to it, in griffe's words.
+        path: The dotted name that changed; of a parameter, `function(parameter)`; of an extra, `distribution[extra]`;
+            of a script, `distribution:script`.
+        kind: What happened to it, in griffe's words where it sees it.
         text: Both, and what it was and is, for people.
     """
 
@@ -43,9 +48,20 @@ def git(root: Path, *arguments: str) -> str:
 
 
 def last_release(root: Path) -> str | None:
-    """Find the newest tag `v*` before this commit; a tag of this commit is the release that is being checked."""
-    tags = git(root, "tag", "--list", "v*", "--merged", "HEAD", "--no-contains", "HEAD", "--sort=-v:refname")
-    return next(iter(tags.splitlines()), None)
+    """Find the newest release before this commit: a tag `v*` whose version is no prerelease.
+
+    A tag of this commit is the release that is being checked. Who runs a prerelease expects its names to change.
+    """
+    tags = git(root, "tag", "--list", "v*", "--merged", "HEAD", "--no-contains", "HEAD").splitlines()
+    releases: list[tuple[Version, str]] = []
+    for tag in tags:
+        try:
+            version = Version(tag.removeprefix("v"))
+        except InvalidVersion:
+            continue
+        if not version.is_prerelease:
+            releases.append((version, tag))
+    return max(releases)[1] if releases else None
 
 
 def breaks(root: Path, reference: str) -> list[Break]:
@@ -59,7 +75,10 @@ def breaks(root: Path, reference: str) -> list[Break]:
         old = griffe.load_git(name, ref=reference, repo=root, search_paths=[source], allow_inspection=False)
         new = griffe.load(name, search_paths=[root / source], allow_inspection=False, try_relative_path=False)
         found += [_break(breakage) for breakage in griffe.find_breaking_changes(old, new)]
-    return found
+        for path, parameters in changed_overloads(cast(griffe.Module, old), cast(griffe.Module, new)):
+            kind = "Overload was removed or changed"
+            found.append(Break(f"{path}({parameters})", kind, f"{path}({parameters}): {kind}"))
+    return found + _removed_choices(root, reference)
 
 
 def _break(breakage: griffe.Breakage) -> Break:
@@ -70,6 +89,28 @@ def _break(breakage: griffe.Breakage) -> Break:
     path = f"{breakage.obj.path}({parameter})" if parameter else breakage.obj.path
     old, new = (value.name if isinstance(value, griffe.Parameter | griffe.Object) else value for value in values)
     return Break(path, kind, f"{path}: {kind} (was {old}, is {new})")
+
+
+def _removed_choices(root: Path, reference: str) -> list[Break]:
+    """List the extras and scripts that users of a reference could install or run, and no longer can."""
+    found: list[Break] = []
+    files = git(root, "ls-tree", "-r", "--name-only", reference, "packages").splitlines()
+    for file in sorted(file for file in files if Path(file).match("packages/*/pyproject.toml")):
+        now: dict[str, Any] = {}
+        if (root / file).is_file():
+            now = tomllib.loads((root / file).read_text(encoding="utf-8"))
+        old, new = _choices(tomllib.loads(git(root, "show", f"{reference}:{file}"))), _choices(now)
+        found += [Break(path, kind, f"{path}: {kind}") for path, kind in sorted(old - new)]
+    return found
+
+
+def _choices(data: dict[str, Any]) -> set[tuple[str, str]]:
+    """Read a distribution's extras and scripts: the name of each, and what it is called when it is gone."""
+    project: dict[str, Any] = data.get("project", {})
+    name = project.get("name", "")
+    extras = {(f"{name}[{extra}]", "Extra was removed") for extra in project.get("optional-dependencies", {})}
+    scripts = {*project.get("scripts", {}), *project.get("gui-scripts", {})}
+    return extras | {(f"{name}:{script}", "Script was removed") for script in scripts}
 
 
 def _packages(root: Path, reference: str) -> list[str]:
