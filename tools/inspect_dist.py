@@ -3,7 +3,7 @@
     python tools/inspect_dist.py dist [--same-as ANOTHER_BUILD] [--github-output FILE]
 
 Prints what is wrong, one line a problem, and exits with 1; with nothing wrong it prints the projects in the order in
-which they must be published.
+which they must be published, and whether this is a prerelease.
 """
 
 from __future__ import annotations
@@ -11,121 +11,21 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import tarfile
-import tomllib
-import zipfile
-from dataclasses import dataclass
 from email.parser import HeaderParser
-from pathlib import Path
-from typing import Any, Final
+from pathlib import Path, PurePosixPath
+from typing import Final
 
 from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from built_distribution import Distribution, read_distribution
+from release_projects import CORE, ENGINE, Project, read_projects, read_version
 
 ROOT: Final = Path(__file__).parents[1]
-ENGINE: Final = "dex-agents-embedded"
-CORE: Final = "dex-agents"
-
-
-@dataclass(frozen=True)
-class Project:
-    """What the repository says about one distribution.
-
-    Attributes:
-        name: The distribution, which is its directory in `packages/` too.
-        requirements: What it declares, rendered for the release's version.
-        sources: The files of its import package, relative to `src/`.
-    """
-
-    name: str
-    requirements: frozenset[str]
-    sources: frozenset[str]
-
-
-@dataclass(frozen=True)
-class Distribution:
-    """What a built file says about itself.
-
-    Attributes:
-        file: The file's name.
-        name: The distribution.
-        version: Its version.
-        requirements: Its `Requires-Dist`, normalized.
-        members: The files in it; of an sdist, without its root directory.
-    """
-
-    file: str
-    name: str
-    version: str
-    requirements: frozenset[str]
-    members: frozenset[str]
-
-    @property
-    def is_wheel(self) -> bool:
-        """Whether this is a wheel and no sdist."""
-        return self.file.endswith(".whl")
-
-
-def normalized(requirement: str) -> str:
-    """Write a requirement in one way, whatever its order and spaces."""
-    parsed = Requirement(requirement)
-    parsed.name = canonicalize_name(parsed.name)
-    return str(parsed)
-
-
-def read_projects(root: Path, version: str) -> list[Project]:
-    """Read the projects of the workspace, in the order of publishing: the engine, the core, the adapters.
-
-    A distribution on an index whose requirements are not there yet cannot be installed.
-    """
-    projects: list[Project] = []
-    for path in root.glob("packages/*/pyproject.toml"):
-        data: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
-        hooks = data["tool"]["hatch"].get("metadata", {}).get("hooks", {}).get("uv-dynamic-versioning", {})
-        declared: list[str] = [*data["project"].get("dependencies", []), *hooks.get("dependencies", [])]
-        for extra, lines in data["project"].get("optional-dependencies", {}).items():
-            # A build writes an extra's requirement with the marker that chooses it; ours carry no other marker.
-            declared += [f'{line}; extra == "{extra}"' for line in lines]
-        source = path.parent / "src"
-        files = (file for file in source.rglob("*") if file.is_file() and "__pycache__" not in file.parts)
-        projects.append(
-            Project(
-                name=data["project"]["name"],
-                requirements=frozenset(normalized(line.replace("{{ version }}", version)) for line in declared),
-                sources=frozenset(file.relative_to(source).as_posix() for file in files),
-            )
-        )
-    first = {ENGINE: 0, CORE: 1}
-    return sorted(projects, key=lambda project: (first.get(project.name, 2), project.name))
-
-
-def read_distribution(path: Path) -> Distribution:
-    """Read a wheel or an sdist.
-
-    Raises:
-        ValueError: The file holds no metadata, or more than one.
-    """
-    if path.suffix == ".whl":
-        with zipfile.ZipFile(path) as wheel:
-            members = frozenset(name for name in wheel.namelist() if not name.endswith("/"))
-            found = [name for name in members if name.endswith(".dist-info/METADATA")]
-            texts = [wheel.read(name).decode() for name in found]
-    else:
-        top = path.name.removesuffix(".tar.gz") + "/"
-        with tarfile.open(path) as sdist:
-            members = frozenset(member.name.removeprefix(top) for member in sdist.getmembers() if member.isfile())
-            files = [sdist.extractfile(top + "PKG-INFO")] if "PKG-INFO" in members else []
-            texts = [file.read().decode() for file in files if file is not None]
-    if len(texts) != 1:
-        raise ValueError(f"{path.name}: has {len(texts)} metadata files instead of one; build it again")
-    metadata = HeaderParser().parsestr(texts[0])
-    return Distribution(
-        file=path.name,
-        name=canonicalize_name(str(metadata["Name"])),
-        version=str(metadata["Version"]),
-        requirements=frozenset(normalized(str(line)) for line in metadata.get_all("Requires-Dist", [])),
-        members=members,
-    )
+TAG: Final = "py3-none-any"
+# What the build puts into an sdist of a project's files, beside the metadata and the `.gitignore` that it went by.
+SDIST_FILES: Final = frozenset({"LICENSE", "README.md", "pyproject.toml"})
+SDIST_DIRECTORIES: Final = ("src/", "tests/")
 
 
 def requirement_problems(built: Distribution, project: Project, own: frozenset[str], version: str) -> list[str]:
@@ -141,27 +41,85 @@ def requirement_problems(built: Distribution, project: Project, own: frozenset[s
     required = {Requirement(line).name for line in built.requirements} & own
     if required != needed:
         found.append(f"requires {sorted(required)} of this repository; it must be {sorted(needed)}")
-    found += [
-        f"requires {line}, which its project does not declare" for line in built.requirements - project.requirements
-    ]
-    found += [f"lacks the declared requirement {line}" for line in project.requirements - built.requirements]
+    stray, missing = built.requirements - project.requirements, project.requirements - built.requirements
+    found += [f"requires {line}, which its project does not declare" for line in sorted(stray)]
+    found += [f"lacks the declared requirement {line}" for line in sorted(missing)]
     return found
 
 
-def file_problems(built: Distribution, project: Project) -> list[str]:
-    """Compare what a distribution holds with its project's files."""
-    package = project.name.replace("-", "_")
+def name_problems(built: Distribution) -> list[str]:
+    """Compare the name of a file with its metadata: installers and the index believe the name."""
+    stem = f"{built.name.replace('-', '_')}-{built.version}"
+    right = f"{stem}-{TAG}.whl" if built.is_wheel else f"{stem}.tar.gz"
+    return [] if built.file == right else [f"must be named {right}, as its metadata says"]
+
+
+def metadata_problems(built: Distribution, project: Project) -> list[str]:
+    """Compare what a distribution says about itself with its project, requirements aside."""
+    metadata = built.metadata
+    pairs: list[tuple[str, object, object]] = [
+        ("Requires-Python", metadata["Requires-Python"], project.python),
+        ("License-Expression", metadata["License-Expression"], project.license),
+        ("License-File", metadata.get_all("License-File", []), ["LICENSE"]),
+        ("Provides-Extra", sorted(metadata.get_all("Provides-Extra", [])), sorted(project.extras)),
+    ]
     if built.is_wheel:
-        info = f"{package}-{built.version}.dist-info/"
-        needed = {*project.sources, f"{package}/py.typed", info + "licenses/LICENSE"}
-        allowed = (package + "/", info)
-    else:
-        needed = {*(f"src/{file}" for file in project.sources), f"src/{package}/py.typed", "LICENSE", "README.md"}
-        allowed = (f"src/{package}/", "tests/", "LICENSE", "README.md", "PKG-INFO", "pyproject.toml", ".gitignore")
-    found = [f"lacks {name}" for name in sorted(needed - built.members)]
-    stray = sorted(name for name in built.members if not name.startswith(allowed) or "__pycache__" in name)
-    extra = sorted(name for name in built.members - needed if built.is_wheel and name.startswith(package + "/"))
-    return found + [f"holds {name}, which is no file of its project" for name in dict.fromkeys([*stray, *extra])]
+        about = HeaderParser().parsestr(built.members.get(built.info + "WHEEL", b"").decode())
+        pairs += [
+            ("Tag", about.get_all("Tag", []), [TAG]),
+            ("Root-Is-Purelib", about["Root-Is-Purelib"], "true"),
+            ("entry points", built.entry_points, project.entry_points),
+        ]
+    return [f"has {field} {has}; it must be {needs}" for field, has, needs in pairs if has != needs]
+
+
+def expected_files(built: Distribution, project: Project, root: Path) -> dict[str, Path | None]:
+    """Name each file that a distribution must hold, and the file of the repository whose bytes it must have.
+
+    None stands for what the build writes.
+    """
+    needed = {*project.files, *SDIST_FILES, f"src/{project.package}/py.typed"}
+    if built.is_wheel:
+        sources = {file for file in needed if file.startswith("src/")}
+        expected: dict[str, Path | None] = {file.removeprefix("src/"): project.directory / file for file in sources}
+        expected |= {built.info + name: None for name in ("METADATA", "WHEEL", "RECORD")}
+        expected[built.info + "licenses/LICENSE"] = project.directory / "LICENSE"
+        if project.entry_points:
+            expected[built.info + "entry_points.txt"] = None
+        return expected
+    chosen = {file for file in needed if file in SDIST_FILES or file.startswith(SDIST_DIRECTORIES)}
+    expected = {file: project.directory / file for file in chosen}
+    expected["PKG-INFO"] = None
+    if (root / ".gitignore").is_file():
+        expected[".gitignore"] = root / ".gitignore"
+    return expected
+
+
+def file_problems(built: Distribution, project: Project, root: Path) -> list[str]:
+    """Compare what a distribution holds with its project's files, byte for byte."""
+    expected = expected_files(built, project, root)
+    found = [f"lacks {name}" for name in sorted(expected.keys() - built.members.keys())]
+    extra = sorted(built.members.keys() - expected.keys())
+    found += [f"holds {name}, which is no file of its project" for name in extra]
+    for name in sorted(expected.keys() & built.members.keys()):
+        source = expected[name]
+        if source is not None and (not source.is_file() or source.read_bytes() != built.members[name]):
+            found.append(f"holds {name} with other bytes than {source.relative_to(root).as_posix()}")
+    return found
+
+
+def source_problems(project: Project) -> list[str]:
+    """Say which files do not belong in a project's `src/`, even though git tracks them."""
+    found: list[str] = []
+    for file in sorted(project.sources):
+        path = PurePosixPath(file)
+        if path.parts[0] != project.package:
+            found.append(f"src/{file} is outside of the import package {project.package}")
+        elif "tests" in path.parts or path.name.startswith(("test_", "conftest.")):
+            found.append(f"src/{file} is a test; move it to tests/")
+        elif path.suffix != ".py" and path.name != "py.typed":
+            found.append(f"src/{file} is no module")
+    return found
 
 
 def problems(dist: Path, root: Path = ROOT) -> list[str]:
@@ -174,10 +132,10 @@ def problems(dist: Path, root: Path = ROOT) -> list[str]:
     Returns:
         A line a problem, each naming its file and what it should be; empty when all is well.
     """
-    version = (root / "VERSION").read_text(encoding="utf-8").strip()
-    projects = {project.name: project for project in read_projects(root, version)}
+    version = read_version(root)
+    projects = {project.name: project for project in read_projects(root)}
     own = frozenset(projects)
-    found: list[str] = []
+    found = [f"{project.name}: {problem}" for project in projects.values() for problem in source_problems(project)]
     built: list[Distribution] = []
     for path in sorted(dist.iterdir()):
         if path.name.endswith((".whl", ".tar.gz")):
@@ -191,8 +149,9 @@ def problems(dist: Path, root: Path = ROOT) -> list[str]:
             continue
         project = projects[each.name]
         mine = [] if each.version == version else [f"is {each.version}; VERSION is {version}"]
-        mine += requirement_problems(each, project, own, version)
-        mine += file_problems(each, project)
+        mine += name_problems(each) + each.unsafe
+        mine += metadata_problems(each, project) + requirement_problems(each, project, own, version)
+        mine += file_problems(each, project, root)
         found += [f"{each.file}: {problem}" for problem in mine]
     for name in projects:
         kinds = sorted("wheel" if each.is_wheel else "sdist" for each in built if each.name == name)
@@ -221,7 +180,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Inspect the distributions of a release.")
     parser.add_argument("dist", type=Path, help="the directory of wheels and sdists")
     parser.add_argument("--same-as", type=Path, help="a second build, which must be the same bytes")
-    parser.add_argument("--github-output", type=Path, help="append `projects=[...]` to this file")
+    parser.add_argument("--github-output", type=Path, help="append what is printed to this file")
     chosen = parser.parse_args(arguments)
     found = problems(chosen.dist)
     if chosen.same_as:
@@ -230,12 +189,13 @@ def main(arguments: list[str] | None = None) -> int:
         print(problem, file=sys.stderr)
     if found:
         return 1
-    version = (ROOT / "VERSION").read_text(encoding="utf-8").strip()
-    line = f"projects={json.dumps([project.name for project in read_projects(ROOT, version)])}"
-    print(line)
+    names = json.dumps([project.name for project in read_projects(ROOT)])
+    prerelease = json.dumps(Version(read_version(ROOT)).is_prerelease)
+    lines = f"projects={names}\nprerelease={prerelease}"
+    print(lines)
     if chosen.github_output:
         with chosen.github_output.open("a", encoding="utf-8") as output:
-            print(line, file=output)
+            print(lines, file=output)
     return 0
 
 

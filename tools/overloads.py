@@ -22,9 +22,11 @@ def changed_overloads(old: griffe.Module, new: griffe.Module) -> Iterator[tuple[
         The dotted name of a function, and the parameters of an overload of it that is gone.
     """
     now = dict(_functions(new, ()))
+    seen: set[str] = set()
     for names, function in _functions(old, ()):
-        # A function that is gone is a break of its own, which griffe reports.
-        if names in now and function.overloads:
+        # A function that is gone is a break of its own, which griffe reports; one that has several names is told once.
+        if names in now and function.overloads and function.path not in seen:
+            seen.add(function.path)
             kept = now[names].overloads or [now[names]]
             for overload in function.overloads:
                 if not any(_stands_in(each, overload) for each in kept):
