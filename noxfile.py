@@ -238,15 +238,11 @@ def build(session: nox.Session) -> None:
     files = sorted(map(str, [*DIST.glob("*.whl"), *DIST.glob("*.tar.gz")]))
     session.run("twine", "check", "--strict", *files)
     session.run("check-wheel-contents", *(file for file in files if file.endswith(".whl")))
-    sbom = [
-        "--format",
-        "cyclonedx1.5",
-        "--preview-features",
-        "sbom-export",
-        "--output-file",
-        str(DIST / "sbom.cdx.json"),
-    ]
-    session.run("uv", "export", "--quiet", "--locked", "--all-packages", "--no-default-groups", *sbom, external=True)
+    sbom = str(DIST / "sbom.cdx.json")
+    export = ["uv", "export", "--quiet", "--locked", "--all-packages", "--no-default-groups"]
+    export += ["--format", "cyclonedx1.5", "--preview-features", "sbom-export", "--output-file", sbom]
+    session.run(*export, external=True)
+    session.run("python", "tools/finish_sbom.py", sbom)
 
 
 def write_program(document: Path, directory: Path) -> Path:

