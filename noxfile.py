@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import sys
 import tempfile
@@ -15,6 +14,7 @@ from nox.command import CommandFailed
 # Nox runs this file by its path; the commands in `tools` are plain modules beside each other.
 sys.path.insert(0, str(Path(__file__).parent / "tools"))
 from compatibility import PYTHONS, Adapter, Cell, cells, read_adapters
+from readme_program import python_blocks
 from upper_bounds import bounded
 
 nox.needs_version = ">=2026.10"
@@ -247,9 +247,8 @@ def build(session: nox.Session) -> None:
 
 def write_program(document: Path, directory: Path) -> Path:
     """Write the Python of a document as one program."""
-    blocks = re.findall(r"```python\n(.*?)```", document.read_text(encoding="utf-8"), flags=re.DOTALL)
     program = directory / "program.py"
-    program.write_text("\n".join(blocks), encoding="utf-8")
+    program.write_text("\n".join(python_blocks(document)), encoding="utf-8")
     return program
 
 
@@ -278,6 +277,10 @@ def smoke(session: nox.Session, project: str) -> None:
         else:
             (framework,) = (adapter.name for adapter in ADAPTERS if adapter.distribution == project)
             session.run("dex-agents", "demo", "--framework", framework, "--json")
+            readme = str(ROOT / "packages" / project / "README.md")
+            # Claude Code keeps files of its own in the home directory, and calls home.
+            quiet = {"HOME": directory, "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"}
+            session.run("python", str(ROOT / "tools" / "readme_program.py"), framework, readme, env=quiet)
 
 
 @nox.session(venv_backend="none")

@@ -1,6 +1,5 @@
 """The code of docs/full-sessions.md does what the page says."""
 
-import re
 from base64 import b64encode
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 from dex_agents import AgentSessionOptions
 from dex_agents.session import AgentSession
 from dex_agents.snapshot import TurnResult
+from readme_program import python_blocks
 from support.scripted_sessions import scripted_session
 
 PAGE = Path(__file__).parents[2] / "docs" / "full-sessions.md"
@@ -31,7 +31,7 @@ async def test_a_conversation_goes_on_in_a_new_session_when_the_old_one_is_full(
     tmp_path: Path, newest_messages: int, forks: int, kept: int
 ) -> None:
     names: dict[str, Any] = {}
-    code = "\n".join(re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL))
+    code = "\n".join(python_blocks(PAGE))
     code = code.replace("newest_messages = 200", f"newest_messages = {newest_messages}")
     exec(compile(code, str(PAGE), "exec"), names)  # noqa: S102  the page's own code
     ask_on = cast("Callable[[AgentSession, str, str], Awaitable[tuple[AgentSession, TurnResult]]]", names["ask_on"])

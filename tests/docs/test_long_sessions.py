@@ -1,7 +1,6 @@
 """The code of docs/long-sessions.md does what the page says."""
 
 import json
-import re
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 
 from dex_agents import AgentSessionOptions
 from dex_agents.session import AgentSession
+from readme_program import python_blocks
 from support.scripted_sessions import scripted_session
 
 PAGE = Path(__file__).parents[2] / "docs" / "long-sessions.md"
@@ -23,7 +23,7 @@ def anyio_backend() -> str:
 
 async def test_a_conversation_is_copied_out_whole_while_retention_deletes_it(tmp_path: Path) -> None:
     names: dict[str, Any] = {}
-    code = "\n".join(re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL))
+    code = "\n".join(python_blocks(PAGE))
     exec(compile(code, str(PAGE), "exec"), names)  # noqa: S102  the page's own code
     options = cast("AgentSessionOptions", names["options"])
     copy_out = cast("Callable[[AgentSession, Path, int], Awaitable[int]]", names["copy_out"])

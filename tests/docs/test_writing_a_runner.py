@@ -1,7 +1,6 @@
 """The guide's program runs as it is printed."""
 
 import importlib.util
-import re
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 
 from dex_agents.runner import AgentFrameworkRunner
 from dex_agents.testing import check_runner
+from readme_program import python_blocks
 
 GUIDE = Path(__file__).parents[2] / "docs" / "writing-a-runner.md"
 
@@ -19,7 +19,7 @@ GUIDE = Path(__file__).parents[2] / "docs" / "writing-a-runner.md"
 @pytest.fixture
 def guide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """All Python of the guide as one module, imported in an empty directory."""
-    blocks = re.findall(r"```python\n(.*?)```", GUIDE.read_text(encoding="utf-8"), flags=re.DOTALL)
+    blocks = python_blocks(GUIDE)
     assert len(blocks) == 3
     path = tmp_path / "guide.py"
     path.write_text("\n".join(blocks), encoding="utf-8")
