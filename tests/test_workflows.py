@@ -4,6 +4,8 @@ import ast
 import re
 from pathlib import Path
 
+import pytest
+
 from compatibility import PYTHONS
 
 ROOT = Path(__file__).parents[1]
@@ -31,10 +33,11 @@ def session_name(function: ast.FunctionDef) -> str:
     return str(named[0]) if named else function.name
 
 
-def sessions() -> set[str]:
+def sessions() -> dict[str, str]:
+    """The sessions of `noxfile.py` with their source."""
     tree = ast.parse((ROOT / "noxfile.py").read_text(encoding="utf-8"))
     functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
-    return {session_name(each) for each in functions if any(map(is_session, each.decorator_list))}
+    return {session_name(each): ast.unparse(each) for each in functions if any(map(is_session, each.decorator_list))}
 
 
 def named_in(workflow: str) -> set[str]:
@@ -53,9 +56,10 @@ def test_every_session_is_run_by_a_workflow() -> None:
     # Nox lets a session of several interpreters be named with one of them.
     ran = {re.sub(r"-3\.\d+$", "", name) for name in in_workflows()}
 
-    assert {"compat", "compat-canary", "rolling", "crash"} <= sessions()
-    assert sessions() - ran == set(NOT_IN_WORKFLOWS)
-    assert ran <= sessions()
+    assert {"compat", "compat-canary", "rolling", "crash"} <= sessions().keys()
+    assert sessions().keys() - ran == NOT_IN_WORKFLOWS.keys()
+    assert ran <= sessions().keys()
+    assert "nox -s tests\n" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
 
 
 def test_the_whole_suite_is_run_on_every_interpreter() -> None:
@@ -73,3 +77,12 @@ def test_what_is_too_long_for_a_change_is_run_every_week() -> None:
     _, _, weekly = workflow.partition("\n  weekly:\n")
     assert "if: github.event_name == 'schedule'" in weekly
     assert {"compat-canary", "crash", "rolling"} <= named_in(weekly)
+
+
+@pytest.mark.parametrize("name", ["compat", "compat-canary"])
+def test_what_tests_a_release_requires_the_column_of_the_parity_table(name: str) -> None:
+    assert "'tools/compat_results.py', '--column'" in sessions()[name]
+
+
+def test_the_canary_lifts_every_upper_bound() -> None:
+    assert "bounded(ROOT, (*OWN, adapter.distribution))" in sessions()["compat-canary"]
