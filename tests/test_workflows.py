@@ -12,6 +12,7 @@ ROOT = Path(__file__).parents[1]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 NOT_IN_WORKFLOWS = {
     "tests": "`tests-on` is the same on every interpreter",
+    "workflows": "`artifacts` runs it",
     "bench": "it measures, and fails for nothing",
 }
 
