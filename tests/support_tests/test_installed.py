@@ -38,8 +38,10 @@ def test_a_small_agent_whose_adapter_cannot_be_imported_is_not_skipped(
         return dex_agents_broken.agent(tool)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 
     monkeypatch.setitem(cast("dict[str, Any]", SMALL_AGENTS), f"dex_agents_{broken}", build)
-    with pytest.raises(ModuleNotFoundError, match="framework_of_tomorrow"):
+    # A skip that is let through would skip this test too.
+    with pytest.raises((ModuleNotFoundError, pytest.skip.Exception)) as raised:
         small_agent(f"dex_agents_{broken}", str)
+    assert isinstance(raised.value, ModuleNotFoundError)
 
 
 def test_an_adapter_that_is_not_installed_is_skipped_by_its_own_name(monkeypatch: pytest.MonkeyPatch) -> None:
