@@ -46,8 +46,8 @@ class Job:
 
     def expressions(self) -> list[str]:
         """List the expressions in the environment of the shell lines, each once."""
-        environments = [self.environment, *(step.get("env", {}) for step in self.steps if "run" in step)]
-        found = [name for each in environments for value in each.values() for name in EXPRESSION.findall(str(value))]
+        written = [self.environment, *(step.get("env", {}) for step in self.steps if "run" in step)]
+        found = [name for each in written for value in each.values() for name in EXPRESSION.findall(str(value))]
         return list(dict.fromkeys(found))
 
 
