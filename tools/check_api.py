@@ -10,7 +10,6 @@ command says so.
 from __future__ import annotations
 
 import argparse
-import subprocess
 import sys
 import tomllib
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ import griffe
 from packaging.version import InvalidVersion, Version
 
 from overloads import changed_overloads
+from release_projects import git
 
 ROOT: Final = Path(__file__).parents[1]
 
@@ -39,12 +39,6 @@ class Break:
     path: str
     kind: str
     text: str
-
-
-def git(root: Path, *arguments: str) -> str:
-    """Ask git about a repository."""
-    ran = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, check=True, timeout=60)
-    return ran.stdout.strip()
 
 
 def last_release(root: Path) -> str | None:

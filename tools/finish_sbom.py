@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import sys
 import uuid
 from pathlib import Path
 from typing import Any, Final
 
-from release_projects import read_projects, read_version
+from release_projects import git, read_projects, read_version
 
 ROOT: Final = Path(__file__).parents[1]
 # What uv marks a package of the workspace with, and where.
@@ -30,8 +29,7 @@ def commit_time(root: Path) -> str | None:
     """Read when the commit was made, in ISO 8601; None where there is no git work tree."""
     if not (root / ".git").exists():
         return None
-    command = ["git", "-C", str(root), "log", "-1", "--format=%cI"]
-    return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=60).stdout.strip()
+    return git(root, "log", "-1", "--format=%cI").strip()
 
 
 def finish(document: dict[str, Any], version: str, projects: set[str], time: str | None) -> None:

@@ -58,6 +58,16 @@ def normalized(requirement: str) -> str:
     return str(parsed)
 
 
+def git(root: Path, *arguments: str) -> str:
+    """Ask git about a repository, whoever owns its files: a container often runs as somebody else.
+
+    Raises:
+        subprocess.CalledProcessError: Git cannot read the work tree; its own words are on stderr.
+    """
+    command = ["git", "-c", "safe.directory=*", "-C", str(root), *arguments]
+    return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=60).stdout
+
+
 def tracked_files(root: Path) -> frozenset[str]:
     """List the files of a repository that belong to it, relative to its root.
 
@@ -68,9 +78,7 @@ def tracked_files(root: Path) -> frozenset[str]:
         subprocess.CalledProcessError: Git cannot read the work tree.
     """
     if (root / ".git").exists():
-        command = ["git", "-C", str(root), "ls-files", "-z"]
-        listed = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=60).stdout
-        return frozenset(name for name in listed.split("\0") if name)
+        return frozenset(name for name in git(root, "ls-files", "-z").split("\0") if name)
     print(f"{root} is no git work tree: files that do not belong to the repository are not noticed", file=sys.stderr)
     packages = (path for path in (root / "packages").rglob("*") if path.is_file())
     return frozenset(path.relative_to(root).as_posix() for path in packages if "__pycache__" not in path.parts)
