@@ -26,6 +26,7 @@ from dex_agents.tools import Answer
 from dex_agents_langgraph import LangGraphRunner
 from dex_agents_langgraph._private import Graph
 from support.fake_provider import FakeProvider, HttpError, Reply, ToolCall
+from support.kept_clients import kept
 
 
 class Report(BaseModel):
@@ -197,11 +198,11 @@ async def test_the_provider_gets_the_same_requests(client: str, script: str, str
     build, replies, turns = SCRIPTS[script]
     async with FakeProvider() as provider:
         provider.script(replies)
-        await run_plainly(build(MODELS[client](provider)), turns, streaming=streaming)
+        await run_plainly(build(kept(MODELS[client](provider))), turns, streaming=streaming)
         plain = [(request.path, request.body) for request in provider.requests]
     async with FakeProvider() as provider:
         provider.script(replies)
-        model = MODELS[client](provider)
+        model = kept(MODELS[client](provider))
         session = InMemorySession(lambda: LangGraphRunner(build(model), streaming=streaming), decide=decide)
         for turn in turns:
             assert isinstance(ended := await session.send(turn), Finished), ended
@@ -222,7 +223,7 @@ async def test_a_request_that_the_provider_refuses_fails_the_turn_at_once(
 ) -> None:
     async with FakeProvider() as provider:
         provider.script(lambda request: Reply(failure=HttpError(status)))
-        graph = agent_with_tools(MODELS[client](provider))
+        graph = agent_with_tools(kept(MODELS[client](provider)))
         session = InMemorySession(lambda: LangGraphRunner(graph))
         assert isinstance(await session.send("go"), TurnFailed)
         assert len(provider.requests) == attempts
@@ -231,6 +232,6 @@ async def test_a_request_that_the_provider_refuses_fails_the_turn_at_once(
 async def test_a_provider_that_fails_for_a_moment_costs_no_turn() -> None:
     async with FakeProvider() as provider:
         provider.script([Reply(failure=HttpError(502)), Reply(failure=HttpError(502)), Reply(text="back")])
-        graph = agent_with_tools(openai_chat(provider))
+        graph = agent_with_tools(kept(openai_chat(provider)))
         session = InMemorySession(lambda: LangGraphRunner(graph))
         assert await session.send("go") == Finished(text="back")

@@ -48,6 +48,7 @@ from parity.toolbox import (
     asks_for_approval,
 )
 from support.fake_provider import Reply, ToolCall
+from support.kept_clients import kept
 from support.side_by_side import as_blocks
 
 DECISIONS = ["approve", "edit", "reject"]
@@ -270,21 +271,25 @@ def _model(stage: Stage, name: str) -> BaseChatModel:
     provider, key = stage.provider, SecretStr("none")
     match stage.path:
         case "openai-chat":
-            return ChatOpenAI(
-                model=f"gpt-{name}",
-                base_url=provider.openai_base_url,
-                api_key=key,
-                max_retries=0,
-                stream_usage=True,
+            return kept(
+                ChatOpenAI(
+                    model=f"gpt-{name}",
+                    base_url=provider.openai_base_url,
+                    api_key=key,
+                    max_retries=0,
+                    stream_usage=True,
+                )
             )
         case "anthropic":
-            return ChatAnthropic(
-                model_name=f"claude-{name}",
-                base_url=provider.anthropic_base_url,
-                api_key=key,
-                max_retries=0,
-                timeout=None,
-                stop=None,
+            return kept(
+                ChatAnthropic(
+                    model_name=f"claude-{name}",
+                    base_url=provider.anthropic_base_url,
+                    api_key=key,
+                    max_retries=0,
+                    timeout=None,
+                    stop=None,
+                )
             )
         case _:
             return _scripted_model(stage, name)
