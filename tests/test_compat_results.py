@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from compat_results import main, read_results
-from compatibility import cells, read_adapters
+from compat_results import fitting, main, read_results
+from compatibility import Adapter, cells, read_adapters
 
 ROOT = Path(__file__).parents[1]
 
@@ -34,6 +34,14 @@ def junit(directory: Path, adapter: str, *, failures: int = 0, tests: int = 62, 
 
 def test_the_document_has_the_table_of_the_results() -> None:
     assert main([]) == 0
+
+
+@pytest.mark.parametrize("adapter", read_adapters(ROOT / "compat"), ids=lambda adapter: adapter.name)
+def test_the_lowest_and_the_locked_row_are_recorded_on_every_interpreter(adapter: Adapter) -> None:
+    edges = {cell.id for cell in cells([adapter]) if cell.pins in (adapter.releases[0], adapter.releases[-1])}
+    recorded = fitting(read_results(ROOT / "compat" / "results.json"), [adapter])
+
+    assert edges - recorded.keys() == set()
 
 
 def test_a_recorded_cell_stands_in_the_table_with_its_counts(copy: Path) -> None:
