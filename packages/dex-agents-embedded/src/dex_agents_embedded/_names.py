@@ -33,12 +33,14 @@ def unusable_step_type(decision: pb.StepDecision) -> str | None:
 
 def unusable_write(writes: Iterable[pb.AttributeWrite]) -> str | None:
     """Return why Attributes cannot be written or not be indexed as they ask, None if they can."""
-    writes = tuple(writes)
-    if any(not write.key for write in writes):
-        return "the key of an Attribute must not be empty"
-    asking = (write for write in writes if write.HasField("index_config") and write.index_config.enable)
-    reasons = (unknown_index_type(f"Attribute {write.key!r}", write.index_config.type) for write in asking)
-    return next((reason for reason in reasons if reason is not None), None)
+    for write in writes:
+        if not write.key:
+            return "the key of an Attribute must not be empty"
+        if write.HasField("index_config") and write.index_config.enable:
+            unknown = unknown_index_type(f"Attribute {write.key!r}", write.index_config.type)
+            if unknown is not None:
+                return unknown
+    return None
 
 
 def unknown_index_type(what: str, kind: int) -> str | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from dex.dexpb import dex_pb2 as pb
@@ -86,14 +87,13 @@ _THIRD_TABLES: Final = (
 _FOURTH_COLUMNS: Final = ("ALTER TABLE run_state ADD COLUMN unfinished TEXT NOT NULL DEFAULT '[]'",)
 
 
-def _first(connection: sqlite3.Connection) -> None:
-    for statement in _FIRST_TABLES:
+def _execute(statements: tuple[str, ...], connection: sqlite3.Connection) -> None:
+    for statement in statements:
         connection.execute(statement)
 
 
 def _second(connection: sqlite3.Connection) -> None:
-    for statement in _SECOND_TABLES:
-        connection.execute(statement)
+    _execute(_SECOND_TABLES, connection)
     policies = (int(pb.FLOW_TIMEOUT_POLICY_CANCEL), int(pb.FLOW_TIMEOUT_POLICY_FAIL))
     connection.execute("UPDATE run_state SET timeout_policy = CASE timeout_policy WHEN 1 THEN ? ELSE ? END", policies)
     for (run_key,) in connection.execute("SELECT run_key FROM run").fetchall():
@@ -102,15 +102,10 @@ def _second(connection: sqlite3.Connection) -> None:
         connection.execute("UPDATE run_state SET config = ? WHERE run_key = ?", (config.SerializeToString(), run_key))
 
 
-def _third(connection: sqlite3.Connection) -> None:
-    for statement in _THIRD_TABLES:
-        connection.execute(statement)
-
-
-def _fourth(connection: sqlite3.Connection) -> None:
-    for statement in _FOURTH_COLUMNS:
-        connection.execute(statement)
-
-
-MIGRATIONS: Final[tuple[Callable[[sqlite3.Connection], None], ...]] = (_first, _second, _third, _fourth)
+MIGRATIONS: Final[tuple[Callable[[sqlite3.Connection], None], ...]] = (
+    partial(_execute, _FIRST_TABLES),
+    _second,
+    partial(_execute, _THIRD_TABLES),
+    partial(_execute, _FOURTH_COLUMNS),
+)
 """The n-th entry makes schema n out of schema n - 1, inside a transaction of the caller."""
