@@ -61,7 +61,8 @@ def last_release(root: Path) -> str | None:
 def breaks(root: Path, reference: str) -> list[Break]:
     """List what changed since a reference in a way that breaks users."""
     found: list[Break] = []
-    for source in sorted({str(Path(path).parents[1]) for path in _packages(root, reference)}):
+    files = git(root, "ls-tree", "-r", "--name-only", reference, "packages").splitlines()
+    for source in sorted({str(Path(path).parents[1]) for path in _packages(files)}):
         name = Path(source).parent.name.replace("-", "_")
         if not (root / source / name / "__init__.py").is_file():
             found.append(Break(name, "Package was removed", f"{name}: Package was removed"))
@@ -72,7 +73,7 @@ def breaks(root: Path, reference: str) -> list[Break]:
         for path, parameters in changed_overloads(cast(griffe.Module, old), cast(griffe.Module, new)):
             kind = "Overload was removed or changed"
             found.append(Break(f"{path}({parameters})", kind, f"{path}({parameters}): {kind}"))
-    return found + _removed_choices(root, reference)
+    return found + _removed_choices(root, reference, files)
 
 
 def _break(breakage: griffe.Breakage) -> Break:
@@ -85,10 +86,9 @@ def _break(breakage: griffe.Breakage) -> Break:
     return Break(path, kind, f"{path}: {kind} (was {old}, is {new})")
 
 
-def _removed_choices(root: Path, reference: str) -> list[Break]:
+def _removed_choices(root: Path, reference: str, files: list[str]) -> list[Break]:
     """List the extras and scripts that users of a reference could install or run, and no longer can."""
     found: list[Break] = []
-    files = git(root, "ls-tree", "-r", "--name-only", reference, "packages").splitlines()
     for file in sorted(file for file in files if Path(file).match("packages/*/pyproject.toml")):
         now: dict[str, Any] = {}
         if (root / file).is_file():
@@ -107,9 +107,8 @@ def _choices(data: dict[str, Any]) -> set[tuple[str, str]]:
     return extras | {(f"{name}:{script}", "Script was removed") for script in scripts}
 
 
-def _packages(root: Path, reference: str) -> list[str]:
-    """List the `__init__.py` of every import package that a reference has in `packages/`."""
-    files = git(root, "ls-tree", "-r", "--name-only", reference, "packages").splitlines()
+def _packages(files: list[str]) -> list[str]:
+    """List the `__init__.py` of every import package among files of `packages/`."""
     return [file for file in files if len(Path(file).parts) == 5 and file.endswith("/__init__.py") and "/src/" in file]
 
 

@@ -58,6 +58,18 @@ def normalized(requirement: str) -> str:
     return str(parsed)
 
 
+def requirement_lines(project_file: dict[str, Any], version: str) -> list[str]:
+    """List what a `pyproject.toml` requires, extras aside.
+
+    Args:
+        project_file: The file's contents.
+        version: The release's version, which the build's hook writes into requirements of our own distributions.
+    """
+    hooks = project_file["tool"].get("hatch", {}).get("metadata", {}).get("hooks", {}).get("uv-dynamic-versioning", {})
+    lines: list[str] = [*project_file["project"].get("dependencies", []), *hooks.get("dependencies", [])]
+    return [line.replace("{{ version }}", version) for line in lines]
+
+
 def git(root: Path, *arguments: str) -> str:
     """Ask git about a repository, whoever owns its files: a container often runs as somebody else.
 
@@ -105,8 +117,7 @@ def _read_project(directory: Path, root: Path, version: str, tracked: frozenset[
     """Read one project."""
     data: dict[str, Any] = tomllib.loads((directory / "pyproject.toml").read_text(encoding="utf-8"))
     project: dict[str, Any] = data["project"]
-    hooks = data["tool"]["hatch"].get("metadata", {}).get("hooks", {}).get("uv-dynamic-versioning", {})
-    declared: list[str] = [*project.get("dependencies", []), *hooks.get("dependencies", [])]
+    declared = requirement_lines(data, version)
     extras: dict[str, list[str]] = project.get("optional-dependencies", {})
     for extra, lines in extras.items():
         # A build writes an extra's requirement with the marker that chooses it; ours carry no other marker.
@@ -117,7 +128,7 @@ def _read_project(directory: Path, root: Path, version: str, tracked: frozenset[
     return Project(
         name=project["name"],
         directory=directory,
-        requirements=frozenset(normalized(line.replace("{{ version }}", version)) for line in declared),
+        requirements=frozenset(normalized(line) for line in declared),
         extras=frozenset(extras),
         python=project["requires-python"],
         license=project["license"],

@@ -9,6 +9,8 @@ from typing import Any, Final
 
 from packaging.requirements import Requirement
 
+from release_projects import requirement_lines
+
 CAPPING: Final = {"<", "<=", "==", "===", "~="}
 """The operators that a newer release can fail."""
 
@@ -24,15 +26,9 @@ def bounded(root: Path, distributions: Iterable[str]) -> set[str]:
     found: set[str] = set()
     for distribution in distributions:
         path = root / "packages" / distribution / "pyproject.toml"
-        row: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
-        hook: dict[str, Any] = row["tool"].get("hatch", {}).get("metadata", {}).get("hooks", {})
-        lines: list[str] = [
-            *row["project"].get("dependencies", []),
-            *hook.get("uv-dynamic-versioning", {}).get("dependencies", []),
-        ]
-        for line in lines:
-            # The hook puts the version of the release there.
-            requirement = Requirement(line.replace("{{ version }}", "0"))
+        project_file: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+        for line in requirement_lines(project_file, "0"):
+            requirement = Requirement(line)
             if requirement.name not in own and any(each.operator in CAPPING for each in requirement.specifier):
                 found.add(requirement.name)
     return found
