@@ -1,8 +1,6 @@
 """The README's Python runs as it is printed, and its numbers are the adapter's."""
 
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import cast
 
 import pytest
 
@@ -21,9 +19,9 @@ async def test_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1")
     with ScriptedModel([[tool_use("mcp__shop__look_up_order", {"order_id": "A-17"}, "a")], ANSWER]) as model:
         names = load("claude-agent-sdk", README, model)
-        await cast("Callable[[], Awaitable[None]]", names["test_the_order_is_looked_up"])()
-        assert await cast("Callable[[], Awaitable[str]]", names["plain"])() == ANSWER
-        assert await cast("Callable[[], Awaitable[str]]", names["durable"])() == ANSWER
+        await names["test_the_order_is_looked_up"]()
+        assert await names["plain"]() == ANSWER
+        assert await names["durable"]() == ANSWER
     assert [model.shown[1].results, model.shown[3].results] == [{"a": FOUND}, {"a": FOUND}]
     described = names["coder_flow"].runner.describe()
     assert {tool.name: tool.placement for tool in described.tools} == {

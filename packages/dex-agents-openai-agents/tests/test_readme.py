@@ -1,8 +1,6 @@
 """The README's Python runs as it is printed."""
 
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import cast
 
 import pytest
 
@@ -18,8 +16,8 @@ async def test_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     asked = [call("look_up_order", "a", order_id="A-17"), call("reserve_stock", "b", order_id="A-17")]
     model = ScriptedModel([asked, ANSWER])
     names = load("openai-agents", README, model)
-    assert await cast("Callable[[], Awaitable[str]]", names["plain"])() == ANSWER
-    assert await cast("Callable[[], Awaitable[str]]", names["durable"])() == ANSWER
+    assert await names["plain"]() == ANSWER
+    assert await names["durable"]() == ANSWER
     plainly, durably = model.shown[1].results, model.shown[3].results
     assert plainly["b"] == "reserved A-17 under None"
     assert durably["b"] == "reserved A-17 under customer-42/turn-1/call-2"

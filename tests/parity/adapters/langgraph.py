@@ -123,7 +123,7 @@ class LangGraphColumn(Column):
 
 def _build(stage: Stage, settings: Mapping[str, JsonValue]) -> Graph:
     scenario = stage.scenario
-    model = _model(stage, "other" if settings.get("model") == OTHER_MODEL else "main")
+    model = kept(_model(stage, "other" if settings.get("model") == OTHER_MODEL else "main"))
     instructions = "\n\n".join([INSTRUCTIONS, *([str(settings["instructions"])] if "instructions" in settings else [])])
     tools: list[BaseTool] = [
         _as_tool(name, function) for name, function in stage.toolbox.functions(scenario.tools).items()
@@ -271,25 +271,21 @@ def _model(stage: Stage, name: str) -> BaseChatModel:
     provider, key = stage.provider, SecretStr("none")
     match stage.path:
         case "openai-chat":
-            return kept(
-                ChatOpenAI(
-                    model=f"gpt-{name}",
-                    base_url=provider.openai_base_url,
-                    api_key=key,
-                    max_retries=0,
-                    stream_usage=True,
-                )
+            return ChatOpenAI(
+                model=f"gpt-{name}",
+                base_url=provider.openai_base_url,
+                api_key=key,
+                max_retries=0,
+                stream_usage=True,
             )
         case "anthropic":
-            return kept(
-                ChatAnthropic(
-                    model_name=f"claude-{name}",
-                    base_url=provider.anthropic_base_url,
-                    api_key=key,
-                    max_retries=0,
-                    timeout=None,
-                    stop=None,
-                )
+            return ChatAnthropic(
+                model_name=f"claude-{name}",
+                base_url=provider.anthropic_base_url,
+                api_key=key,
+                max_retries=0,
+                timeout=None,
+                stop=None,
             )
         case _:
             return _scripted_model(stage, name)
