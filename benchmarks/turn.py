@@ -15,6 +15,7 @@ engine, the Worker and the client. The engine's file is on a real disk (`--direc
 | fsyncs_per_turn, fsyncs_per_turn_32_sessions | see below; from the message until the session waits again |
 | bytes_per_turn | bytes that the process gave to the disk in the turns alone (`ru_oublock`; 0 on a RAM disk) |
 | cpu_ms_per_turn | CPU time of the whole process, all threads, in the durable turns alone |
+| sdk_floor_p50_ms | the same tasks and calls by the SDK alone, before any engine, session or agent (`turn_floor.py`) |
 
 An fsync is counted for each commit (the engine's own counter) and two for each checkpoint (the counter in the header
 of SQLite's write-ahead log): in WAL mode with synchronous=FULL a commit is one fsync of the log, and a checkpoint one
@@ -50,6 +51,8 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
+
+import turn_floor
 
 from dex_agents import AgentHost, AgentSessionFlow
 from dex_agents.session import AgentSession
@@ -273,6 +276,7 @@ async def measure(framework: str, directory: Path, chat_turns: int) -> dict[str,
         f"fsyncs_per_turn_{agent.sessions}_sessions": round(fsyncs_together, 2),
         "bytes_per_turn": round(statistics.mean(alone.bytes)),
         "cpu_ms_per_turn": _milliseconds(alone.cpu),
+        "sdk_floor_p50_ms": round(await turn_floor.measure(directory, agent.pairs), 2),
     }
     if agent.peers and chat_turns:
         home = _in(directory, "chat")

@@ -110,7 +110,7 @@ async def test_a_run_is_found_no_more_while_its_deletion_is_being_written(
     async with World(tmp_path, flow, engine=EmbeddedEngine(tmp_path / "data", retention_seconds=0.1)) as world:
         write = Writer.submit
 
-        def submit(writer: Writer, operations: Iterable[Operation]) -> asyncio.Future[None]:
+        def submit(writer: Writer, operations: Iterable[Operation], *, can_wait: bool = False) -> asyncio.Future[None]:
             rows = list(operations)
             if any(row.statement is Statement.RUN_DELETE for row in rows):
                 # The deletion waits for what a client is told in the meantime.
@@ -119,7 +119,7 @@ async def test_a_run_is_found_no_more_while_its_deletion_is_being_written(
                 deleted = asyncio.get_running_loop().create_future()
                 asking.add_done_callback(lambda _: write(writer, rows).add_done_callback(lambda _: done(deleted)))
                 return deleted
-            return write(writer, rows)
+            return write(writer, rows, can_wait=can_wait)
 
         def done(future: asyncio.Future[None]) -> None:
             future.set_result(None)

@@ -49,12 +49,15 @@ class FakeWriter:
         self._group: Group = {}
         self._waiting: asyncio.Future[None] | None = None
 
-    def submit(self, operations: Iterable[Operation]) -> asyncio.Future[None]:
+    def submit(self, operations: Iterable[Operation], *, can_wait: bool = False) -> asyncio.Future[None]:
         for operation in operations:
             add_to_group(self._group, operation)
         if self._waiting is None:
             self._waiting = asyncio.get_running_loop().create_future()
         return self._waiting
+
+    def hurry(self) -> None:
+        """Change nothing: the test decides when the disk is fast."""
 
     def commit(self) -> None:
         if self._waiting is not None:

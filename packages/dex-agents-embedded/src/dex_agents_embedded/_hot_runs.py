@@ -14,6 +14,7 @@ from ._machine.delta import AttributeChange
 from ._machine.run import Run
 from ._store.loader import Loader
 from ._store.statements import Operation
+from ._store.writer import Writer
 from ._task import Claim
 
 _EVICTION_BATCH: Final = 64
@@ -25,6 +26,7 @@ class HotRun:
 
     Attributes:
         run: The state, possibly ahead of the disk.
+        writer: Brings it there.
         start_row: The row that a new run still has to write.
         commit: Done when the latest change is on the disk.
         attempts: Running attempts by Step execution id.
@@ -34,6 +36,7 @@ class HotRun:
     """
 
     run: Run
+    writer: Writer
     start_row: Operation | None = None
     commit: asyncio.Future[None] | None = None
     attempts: dict[str, Attempt] = field(default_factory=dict[str, Attempt])
@@ -98,6 +101,7 @@ class HotRun:
             CommitFailedError: It cannot be written.
         """
         while self.commit is not None and not self.commit.done():
+            self.writer.hurry()
             await asyncio.shield(self.commit)
         if self.commit is not None:
             self.commit.result()
@@ -108,11 +112,13 @@ class HotRuns:
 
     Args:
         loader: Reads runs.
+        writer: Writes them.
         capacity: How many quiet runs stay in memory.
     """
 
-    def __init__(self, loader: Loader, capacity: int) -> None:
+    def __init__(self, loader: Loader, writer: Writer, capacity: int) -> None:
         self._loader = loader
+        self._writer = writer
         self._capacity = capacity
         self._runs: OrderedDict[int, HotRun] = OrderedDict()
         self._newest: dict[str, int] = {}
@@ -120,7 +126,7 @@ class HotRuns:
 
     def add(self, run: Run, start_row: Operation) -> HotRun:
         """Take in a new run, the newest of its Flow."""
-        hot = HotRun(run, start_row)
+        hot = HotRun(run, self._writer, start_row)
         self._runs[run.key] = hot
         self._newest[run.flow_id] = run.key
         self._evict()
@@ -136,7 +142,7 @@ class HotRuns:
         if hot is None:
             if run_key in self._leaving:
                 raise LookupError(f"the run with the key {run_key} is being deleted")
-            hot = self._runs[run_key] = HotRun(self._loader.load(run_key))
+            hot = self._runs[run_key] = HotRun(self._loader.load(run_key), self._writer)
             self._evict(keep=run_key)
         else:
             self._runs.move_to_end(run_key)

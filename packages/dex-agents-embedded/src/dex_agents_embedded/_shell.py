@@ -80,7 +80,7 @@ class Shell:
         hot_runs: int,
         on_stream_write: OnStreamWrite,
     ) -> None:
-        self.runs = HotRuns(loader, hot_runs)
+        self.runs = HotRuns(loader, writer, hot_runs)
         self.attributes = Attributes(loader)
         self.requests = Requests(self.attributes)
         self.dispatch = dispatch
@@ -172,6 +172,7 @@ class Shell:
         *,
         finishing: Slot | None = None,
         granted: tuple[str, Slot] | None = None,
+        can_wait: bool = False,
     ) -> None:
         """Do what a run's state asks for.
 
@@ -181,6 +182,7 @@ class Shell:
             hot: The run, after a command.
             finishing: The stream whose task ended with this command.
             granted: A Step execution and the stream that its claim has got.
+            can_wait: The command only said what a Step waits for. Unless more follows, nobody waits for the disk.
 
         Raises:
             CommitFailedError: An earlier commit failed.
@@ -202,7 +204,7 @@ class Shell:
             if hot.start_row is not None:
                 rows.insert(0, hot.start_row)
                 hot.start_row = None
-            hot.commit = self._writer.submit(rows)
+            hot.commit = self._writer.submit(rows, can_wait=can_wait and not (starting or attributes or has_closed))
         elif not starting and not abandoned:
             return
 
@@ -212,6 +214,8 @@ class Shell:
         if hot.commit is None or hot.commit.done():
             committed()
         else:
+            if starting or abandoned:
+                self._writer.hurry()
             hot.commit.add_done_callback(lambda commit: committed() if commit.exception() is None else None)
         if has_closed:
             self._sub_flows.report_end(hot.run)
@@ -391,7 +395,8 @@ class Shell:
             # A timeout ends the attempt, not the handler: the Worker is asked to end that.
             self.dispatch.cancel(attempt.task)
         self.counters.attempts_ended["failed" if isinstance(outcome, Failed) else "completed"] += 1
-        self.settle(hot, finishing=attempt.task.stream)
+        waits = isinstance(outcome, Completed) and isinstance(outcome.response, pb.InvokeWaitForMethodResponse)
+        self.settle(hot, finishing=attempt.task.stream, can_wait=waits)
 
     def _refuse_heartbeat(self, run: Run, attempt: Attempt, value: bytes | None) -> failures.Failure | None:
         """Return why the value of a heartbeat cannot be stored, None if it can."""

@@ -2,7 +2,7 @@
 
 Statements are quick and need the GIL; a thread that runs them hands it back and forth. `COMMIT` is one call that
 waits for the disk without the GIL. While it runs the connection is not touched and new writes gather, which makes the
-next group: no timer.
+next group. Only writes that nothing follows from wait a moment for others to ride with.
 """
 
 from __future__ import annotations
@@ -14,11 +14,16 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future as ThreadFuture
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Final
 
 from dex_agents_embedded._counters import Durations
 from dex_agents_embedded.errors import CommitFailedError
 
 from .statements import ERASING, Group, Operation, add_to_group, execute_group
+
+PATIENCE_SECONDS: Final = 0.01
+"""How long writes that need not hurry wait for others, with which they cost no fsync of their own. Longer than quick
+tool calls take, shorter than anybody notices."""
 
 
 class Writer:
@@ -58,10 +63,16 @@ class Writer:
         self._group: Group = {}
         self._log_holds_secrets = False
         self._waiting: asyncio.Future[None] | None = None
+        self._is_due = False
+        self._timer: asyncio.TimerHandle | None = None
         self._in_flight: asyncio.Future[None] | None = None
 
-    def submit(self, operations: Iterable[Operation]) -> asyncio.Future[None]:
+    def submit(self, operations: Iterable[Operation], *, can_wait: bool = False) -> asyncio.Future[None]:
         """Queue writes that belong into one transaction.
+
+        Args:
+            operations: The writes.
+            can_wait: Nothing follows from them: they may wait `PATIENCE_SECONDS` for others, or for `hurry`.
 
         Returns:
             A future that is done once they are on the disk. All writes of one group share it; its callbacks run in
@@ -76,9 +87,21 @@ class Writer:
             add_to_group(self._group, operation)
         if self._waiting is None:
             self._waiting = self._loop.create_future()
+        if not can_wait:
+            self.hurry()
+        elif not self._is_due and self._timer is None:
+            self._timer = self._loop.call_later(PATIENCE_SECONDS, self.hurry)
+        return self._waiting
+
+    def hurry(self) -> None:
+        """Write what is queued as soon as the disk is free."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._waiting is not None and not self._is_due:
+            self._is_due = True
             if self._in_flight is None:
                 self._loop.call_soon(self._flush)
-        return self._waiting
 
     async def settled(self) -> None:
         """Wait until everything queued so far is on the disk.
@@ -87,6 +110,7 @@ class Writer:
             CommitFailedError: A commit failed.
         """
         while (future := self._waiting or self._in_flight) is not None:
+            self.hurry()
             await asyncio.shield(future)
         if self.failure is not None:
             raise self.failure
@@ -101,8 +125,9 @@ class Writer:
             self._thread.shutdown()
 
     def _flush(self) -> None:
-        if self._in_flight is not None or self._waiting is None or self.failure is not None:
+        if self._in_flight is not None or not self._is_due or self.failure is not None:
             return
+        self._is_due = False
         group, self._group = self._group, {}
         self._in_flight, self._waiting = self._waiting, None
         try:
@@ -158,5 +183,7 @@ class Writer:
                 future.set_exception(self.failure)
                 future.exception()  # nobody may be waiting for it
         self._in_flight = self._waiting = None
+        if self._timer is not None:
+            self._timer.cancel()
         self._on_failure(self.failure)
         return self.failure
