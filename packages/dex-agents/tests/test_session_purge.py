@@ -63,7 +63,8 @@ async def test_a_purge_in_the_middle_of_a_turn_leaves_nothing_of_what_was_said(t
 
 def test_nothing_that_a_session_keeps_or_does_is_forgotten_by_a_purge() -> None:
     maps = {each for each in schema.DEFINITIONS if isinstance(each, AttributeMap)}
-    assert maps - {each for stage in STAGES for each in stage} == {schema.MESSAGE_CHUNKS, schema.TURN_RESULTS}
+    named = {schema.MESSAGE_CHUNKS, schema.TURN_RESULTS, schema.ATTACHMENTS}
+    assert maps - {each for stage in STAGES for each in stage} == named
     steps = {type(each.step) for each in scripted_flow().get_steps()}
     assert steps - set(CANCELLED_BY_A_PURGE) == {PurgeSession, PurgeWaitingMessage}
 

@@ -10,7 +10,8 @@ DexAgentsError
 │   ├── SessionFailedError        it died: read why, start a new one
 │   ├── SessionAlreadyExistsError the id is taken by another agent: choose another
 │   ├── BlankMessageError         the message has no content: send some
-│   ├── MessageTooLargeError      the message is over 512 KiB: send a reference to what is large
+│   ├── MessageTooLargeError      its text is over 512 KiB, or all of it over 16 MiB: send a reference to what is large
+│   ├── AttachmentNotKeptError    the session does not keep that attachment: send its content
 │   ├── AnswerTooLargeError       the answer to an interrupt is too large: give a reference to what is large
 │   ├── AnswerNotValidError       the answer does not match what was asked: correct it, nothing was used up
 │   ├── MessageIdReusedError      the id belongs to another message: give each message its own
@@ -97,6 +98,10 @@ class BlankMessageError(SessionError, ValueError):
 
 class MessageTooLargeError(SessionError, ValueError):
     """A user message is larger than a session takes. Nothing was sent; store what is large and send a reference."""
+
+
+class AttachmentNotKeptError(SessionError):
+    """A session does not keep an attachment, or not all of it. Send the content itself."""
 
 
 class AnswerTooLargeError(SessionError):

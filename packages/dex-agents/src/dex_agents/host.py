@@ -13,6 +13,7 @@ from typing import Final, Self
 from dex import Credential
 
 from dex_agents._client.address import named_server_address
+from dex_agents._client.attachments import AttachmentTransfer
 from dex_agents._client.connection import Connection
 from dex_agents._serving.engine import DEFAULT_DIRECTORY, RunningEngine
 from dex_agents._serving.signals import wait_for_stop_signal
@@ -117,6 +118,8 @@ class AgentHost:
                     warn_of_unknown_names(flow)
                     flow.partial_texts.connect(partial(connection.client.invoke_rpc, flow.keep_partial_text))
                     resources.push_async_callback(flow.partial_texts.disconnect)
+                    flow.attachments.connect(AttachmentTransfer(flow, connection).read)
+                    resources.callback(flow.attachments.disconnect)
                 worker = RunningWorker(
                     connection, max_concurrent_tasks=self._max_concurrent_tasks, drain_timeout=self._drain_timeout
                 )

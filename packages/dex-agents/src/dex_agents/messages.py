@@ -27,6 +27,24 @@ class ReasoningBlock(Stored):
     text: str
 
 
+class Attachment(Stored):
+    """A content that is too large for a message and that the session keeps beside it.
+
+    A client makes it of the `data_base64` of a large message; `read_attachment` returns the content.
+
+    Attributes:
+        id: SHA-256 of the content, in hexadecimal digits.
+        key: Under what the session keeps it: 16 random hexadecimal digits, which tell nothing of the content.
+        size: Bytes of the content.
+        pieces: In so many pieces.
+    """
+
+    id: str = Field(pattern=r"^[0-9a-f]{64}$")
+    key: str = Field(pattern=r"^[0-9a-f]{16}$")
+    size: int = Field(ge=1)
+    pieces: int = Field(ge=1, le=1000)
+
+
 class MediaBlock(Stored):
     """An image, audio or document: inline as base64, or by reference.
 
@@ -34,12 +52,15 @@ class MediaBlock(Stored):
         media_type: MIME type, for example `image/png`.
         data_base64: The content, when it travels inline.
         uri: Where the content lies, when it does not.
+        attachment: In the log of a session: the content of a large message, which the session keeps beside it. A runner
+            gets it inline.
     """
 
     kind: Literal["media"] = "media"
     media_type: str
     data_base64: str | None = None
     uri: str | None = None
+    attachment: Attachment | None = None
 
 
 class CallBlock(Stored):

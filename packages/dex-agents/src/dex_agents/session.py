@@ -7,7 +7,7 @@ from pydantic import JsonValue
 
 from dex_agents._client.event_reader import StreamedEvent
 from dex_agents.following import SessionUpdate
-from dex_agents.messages import Block, SavedMessage
+from dex_agents.messages import Attachment, Block, SavedMessage
 from dex_agents.snapshot import AgentSnapshot, MessagePage, SendReceipt, TurnResult
 
 if TYPE_CHECKING:
@@ -112,6 +112,10 @@ class AgentSession:
     async def messages(self, *, after_sequence: int = 0, limit: int = 100) -> MessagePage:
         """Return a page of the message log, oldest first."""
         return await self._client.list_agent_messages(self._session_id, after_sequence=after_sequence, limit=limit)
+
+    async def read_attachment(self, attachment: Attachment) -> bytes:
+        """Return the content of a media block whose content the session keeps."""
+        return await self._client.read_attachment(self._session_id, attachment)
 
     def iter_messages(self, *, after_sequence: int = 0) -> AsyncGenerator[SavedMessage]:
         """Iterate over all messages after a sequence."""

@@ -26,8 +26,17 @@ from dex import Context, Flow, PersistenceSchema, RPCResult, StepList, Stream, r
 
 from dex_agents._names import check_flow_name
 from dex_agents._storage import schema
+from dex_agents._storage.attachment_documents import (
+    AttachmentContent,
+    AttachmentOffer,
+    AttachmentPieces,
+    AttachmentProgress,
+    AttachmentRequest,
+)
 from dex_agents._storage.fork_documents import ForkReply, HistoryEnd, HistoryPart, TurnEndPage, TurnEndRequest
 from dex_agents._storage.records import PartialText
+from dex_agents._turn.attachment_reader import AttachmentReader
+from dex_agents._turn.attachments import offer, read_pieces, receive_pieces
 from dex_agents._turn.forking import read_end, receive_end, receive_part
 from dex_agents._turn.interrupts import take_answer
 from dex_agents._turn.mailbox import receive, receive_steering
@@ -121,6 +130,7 @@ class AgentSessionFlow(Flow[SessionStart]):
         reconcilers: By tool name.
         events: The Stream of AgentEvents.
         partial_texts: Connected by the host that serves the agent.
+        attachments: Connected by the host too; Steps of sessions with attachments fail without.
     """
 
     def __init__(
@@ -163,6 +173,7 @@ class AgentSessionFlow(Flow[SessionStart]):
         self.reconcilers = reconcilers or {}
         self.events = Stream(EVENT_STREAM_NAME, AgentEvent, options.event_stream_capacity_bytes)
         self.partial_texts = PartialTexts()
+        self.attachments = AttachmentReader()
         self._services = SessionServices(
             runner,
             options,
@@ -171,6 +182,7 @@ class AgentSessionFlow(Flow[SessionStart]):
             reconcilers=self.reconcilers,
             settings_resolver=settings_resolver,
             partial_texts=self.partial_texts,
+            attachments=self.attachments,
         )
 
     def get_flow_type(self) -> str:
@@ -207,6 +219,21 @@ class AgentSessionFlow(Flow[SessionStart]):
     def send_user_message(self, context: Context, message: UserMessage) -> RPCResult[SendReceipt]:
         """Queue a user message; the caller locks and loads `AgentMessageTurns/<message id>`."""
         return RPCResult(receive(context, message, self.options))
+
+    @rpc(timeout=RPC_TIMEOUT, lock_attributes=(schema.ATTACHMENT_INDEX.lock(),))
+    def offer_attachments(self, context: Context, offered: AttachmentOffer) -> RPCResult[AttachmentProgress]:
+        """Say which contents a message will need; returns which of them are there, and how much of each."""
+        return RPCResult(offer(context, offered, self.options))
+
+    @rpc(timeout=RPC_TIMEOUT, lock_attributes=(schema.ATTACHMENT_INDEX.lock(),))
+    def receive_attachment_pieces(self, context: Context, brought: AttachmentPieces) -> RPCResult[int]:
+        """Take the next pieces of a content; returns how many are there now, the same ones counted once."""
+        return RPCResult(receive_pieces(context, brought))
+
+    @rpc(timeout=RPC_TIMEOUT)
+    def read_attachment(self, context: Context, request: AttachmentRequest) -> RPCResult[AttachmentContent]:
+        """Return pieces of a content; the caller loads `AgentAttachments/<key>-<number>` of each."""
+        return RPCResult(read_pieces(context, request))
 
     @rpc(
         timeout=RPC_TIMEOUT,
@@ -331,7 +358,7 @@ class AgentSessionFlow(Flow[SessionStart]):
         """Return where a forked session comes from."""
         return RPCResult(ForkReply(fork=schema.find(context, schema.FORK)))
 
-    @rpc(timeout=RPC_TIMEOUT, lock_attributes=(schema.FORK.lock(),))
+    @rpc(timeout=RPC_TIMEOUT, lock_attributes=(schema.FORK.lock(), schema.ATTACHMENT_INDEX.lock()))
     def receive_history(self, context: Context, part: HistoryPart) -> RPCResult[bool]:
         """Take a piece of what a fork begins with; false when it has everything."""
         return RPCResult(receive_part(context, part))

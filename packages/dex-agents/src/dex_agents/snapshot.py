@@ -224,8 +224,8 @@ class SendReceipt(Stored):
         message_id: The message's id.
         accepted: False when it was refused; `refusal` says why.
         repeated: The message had been received before; nothing was added.
-        refusal: `blank`, `too_large` (over 512 KiB), `queue_full`, or `other_content` (the id belongs to another
-            message).
+        refusal: `blank`, `too_large` (over 512 KiB without attachments), `queue_full`, `other_content` (the id belongs
+            to another message), or `attachment_missing` (the session does not keep what a block refers to).
         queued_messages: How many messages wait, this one included.
     """
 
@@ -233,7 +233,7 @@ class SendReceipt(Stored):
     message_id: str
     accepted: bool
     repeated: bool = False
-    refusal: Literal["blank", "too_large", "queue_full", "other_content"] | None = None
+    refusal: Literal["blank", "too_large", "queue_full", "other_content", "attachment_missing"] | None = None
     queued_messages: int = 0
 
 

@@ -23,7 +23,7 @@ from dex_agents.checks import check_instance
 from dex_agents.errors import ConfigurationError
 from dex_agents.following import SessionUpdate
 from dex_agents.host import AgentHost
-from dex_agents.messages import Block, SavedMessage
+from dex_agents.messages import Attachment, Block, SavedMessage
 from dex_agents.session import AgentSession
 from dex_agents.snapshot import AgentSnapshot, MessagePage, SendReceipt, TurnResult
 
@@ -200,6 +200,10 @@ class SyncAgentSession:
     def messages(self, *, after_sequence: int = 0, limit: int = 100) -> MessagePage:
         """Return a page of the message log, oldest first."""
         return self._host.call(self._session.messages(after_sequence=after_sequence, limit=limit))
+
+    def read_attachment(self, attachment: Attachment) -> bytes:
+        """Return the content of a media block whose content the session keeps."""
+        return self._host.call(self._session.read_attachment(attachment))
 
     def iter_messages(self, *, after_sequence: int = 0) -> Generator[SavedMessage]:
         """Iterate over all messages after a sequence."""

@@ -5,10 +5,12 @@ from hashlib import sha256
 from typing import Final, cast
 from uuid import uuid4
 
+from dex_agents._client.outgoing import OutgoingMessage
 from dex_agents._client.service_errors import refused_values
-from dex_agents._storage.limits import MAX_MESSAGE_BYTES
+from dex_agents._storage.limits import MAX_LARGE_MESSAGE_BYTES, MAX_MESSAGE_BYTES, MAX_STEERING_BYTES
 from dex_agents._turn.mailbox import is_blank
 from dex_agents.errors import (
+    AttachmentNotKeptError,
     BlankMessageError,
     ConfigurationError,
     DexAgentsError,
@@ -41,6 +43,33 @@ def user_message(
         MessageTooLargeError: It is larger than `max_bytes`.
         ConfigurationError: It has blocks that no user sends, or what no JSON holds, or its id cannot be one.
     """
+    message, size = _built(session_id, content, message_id)
+    if size > max_bytes:
+        raise _too_large(session_id, size, max_bytes)
+    return message
+
+
+def outgoing_message(session_id: str, content: str | Sequence[Block], message_id: str | None) -> OutgoingMessage:
+    """Build a message that a session will take, with what of it is too large to travel with it beside it.
+
+    Raises:
+        BlankMessageError: It has no text but whitespace, and no media.
+        MessageTooLargeError: It has more than 16 MiB, or more than 512 KiB without its media.
+        ConfigurationError: As for `user_message`, or the content of large media is no base64.
+    """
+    message, size = _built(session_id, content, message_id)
+    if size <= MAX_MESSAGE_BYTES:
+        return OutgoingMessage(message)
+    if size > MAX_LARGE_MESSAGE_BYTES:
+        raise _too_large(session_id, size, MAX_LARGE_MESSAGE_BYTES)
+    outgoing = OutgoingMessage.of(message)
+    if (rest := outgoing.size_without_contents) > MAX_MESSAGE_BYTES:
+        raise _too_large(session_id, rest, MAX_MESSAGE_BYTES)
+    return outgoing
+
+
+def _built(session_id: str, content: str | Sequence[Block], message_id: str | None) -> tuple[UserMessage, int]:
+    """Build a message; return it with its size."""
     blocks = (TextBlock(text=content),) if isinstance(content, str) else _blocks(content)
     if is_blank(blocks):
         raise _blank(session_id)
@@ -51,9 +80,7 @@ def user_message(
         size = message.size_in_bytes()
     if message_id is not None:  # an id that was minted here is used for nothing else
         message = message.model_copy(update={"digest": _digest(message)})
-    if size > max_bytes:
-        raise _too_large(session_id, size, max_bytes)
-    return message
+    return message, size
 
 
 def _digest(message: UserMessage) -> str:
@@ -77,6 +104,12 @@ def refusal_of(
                 "message; send this one with an id of its own",
                 session_id=session_id,
             )
+        case "attachment_missing":
+            return AttachmentNotKeptError(
+                f"the message to session {session_id!r} refers to an attachment that the session does not keep: send "
+                "the content itself, as `data_base64`",
+                session_id=session_id,
+            )
         case _:
             return MessageQueueFullError(
                 f"session {session_id!r} has {receipt.queued_messages} messages waiting and takes no more: "
@@ -90,10 +123,14 @@ def _blank(session_id: str) -> BlankMessageError:
 
 
 def _too_large(session_id: str, size: int, max_bytes: int) -> MessageTooLargeError:
-    also = "" if max_bytes == MAX_MESSAGE_BYTES else f" (`send` takes {MAX_MESSAGE_BYTES:,})"
+    ways = {
+        MAX_LARGE_MESSAGE_BYTES: "with its media",
+        MAX_MESSAGE_BYTES: "without large media",
+        MAX_STEERING_BYTES: f"with its media (`send` takes {MAX_LARGE_MESSAGE_BYTES:,})",
+    }
     return MessageTooLargeError(
-        f"the message to session {session_id!r} has {size:,} bytes, at most {max_bytes:,} are possible here{also}: "
-        "store what is large elsewhere and send its uri",
+        f"the message to session {session_id!r} has {size:,} bytes, at most {max_bytes:,} are possible here "
+        f"{ways[max_bytes]}: store what is large elsewhere and send its uri",
         session_id=session_id,
     )
 

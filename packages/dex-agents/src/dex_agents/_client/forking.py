@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from pydantic import JsonValue
 
+from dex_agents._client.attachments import AttachmentTransfer
 from dex_agents._client.connection import Connection
 from dex_agents._client.content import check_label
 from dex_agents._client.message_pages import MessagePages
@@ -14,7 +15,8 @@ from dex_agents._client.session_id import check_session_id
 from dex_agents._client.session_lifecycle import SessionLifecycle
 from dex_agents._storage.fork_documents import ForkRecord, HistoryEnd, HistoryPart, TurnEndPage, TurnEndRequest
 from dex_agents._storage.records import ChunkPlace, MessageChunk
-from dex_agents._storage.state_store import first_save
+from dex_agents._storage.state_store import EarlierState, first_save
+from dex_agents._turn.attachments import attachments_of
 from dex_agents._turn.forking import state_of
 from dex_agents.errors import (
     ConfigurationError,
@@ -22,8 +24,8 @@ from dex_agents.errors import (
     SessionNotFoundError,
     TurnNotForkableError,
 )
-from dex_agents.messages import SavedMessage
-from dex_agents.runner import FrameworkState, Usage
+from dex_agents.messages import Attachment, SavedMessage
+from dex_agents.runner import Usage
 from dex_agents.snapshot import SessionStart
 
 if TYPE_CHECKING:
@@ -58,10 +60,17 @@ class ForkOrder:
 class Forking:
     """Makes forks of one agent's sessions."""
 
-    def __init__(self, flow: "AgentSessionFlow", connection: Connection, lifecycle: SessionLifecycle) -> None:
+    def __init__(
+        self,
+        flow: "AgentSessionFlow",
+        connection: Connection,
+        lifecycle: SessionLifecycle,
+        attachments: AttachmentTransfer,
+    ) -> None:
         self._flow = flow
         self._connection = connection
         self._lifecycle = lifecycle
+        self._attachments = attachments
         # What is kept must be whole: redaction is for what people see, and may change by the time they look.
         self._history = MessagePages(connection, flow.read_history)
 
@@ -123,7 +132,7 @@ class Forking:
             )
         return page.messages[0].turn_id
 
-    async def _read_end(self, source: str, turn_id: str) -> tuple[TurnEndPage, FrameworkState | None]:
+    async def _read_end(self, source: str, turn_id: str) -> tuple[TurnEndPage, EarlierState | None]:
         pieces: list[str] = []
         offset: int | None = 0
         page = TurnEndPage()
@@ -139,7 +148,7 @@ class Forking:
             turn_id = page.turn_id
             pieces.append(page.text)
             offset = page.next_offset
-        return page, state_of("".join(pieces))
+        return page, state_of("".join(pieces), page.attachments)
 
     async def _start(self, order: ForkOrder, page: TurnEndPage) -> ForkRecord:
         check_settings(order.settings or {})
@@ -157,8 +166,9 @@ class Forking:
         _check_same(order, begun, page.turn_id)
         return begun
 
-    async def _hand_over(self, order: ForkOrder, page: TurnEndPage, state: FrameworkState | None) -> bool:
+    async def _hand_over(self, order: ForkOrder, page: TurnEndPage, state: EarlierState | None) -> bool:
         packs, head = first_save(state) if state is not None else ([], None)
+        needed = {each.key: each for each in page.attachments or ()}
         for pack in packs:
             await self._send(order.target, HistoryPart(state_pack=pack))
         places: list[ChunkPlace] = []
@@ -167,6 +177,9 @@ class Forking:
         async for chunks in self._chunks(order.source, first, last):
             await self._send(order.target, HistoryPart(chunks=chunks))
             places += map(_place_of, chunks)
+            said = (saved.message.blocks for chunk in chunks for saved in chunk.messages)
+            needed |= {each.key: each for blocks in said for each in attachments_of(blocks)}
+        await self._hand_over_attachments(order, tuple(needed.values()))
         end = HistoryEnd(
             # What the old session has cost is not the new one's bill, and all of its window is in chunks.
             record=page.record.model_copy(
@@ -189,10 +202,16 @@ class Forking:
             lambda: client.invoke_rpc(self._flow.finish_fork, order.target, end), session_id=order.target
         )
 
-    async def _send(self, target: str, part: HistoryPart) -> None:
+    async def _hand_over_attachments(self, order: ForkOrder, needed: tuple[Attachment, ...]) -> None:
+        if needed and await self._send(order.target, HistoryPart(attachments=needed)):
+            for attachment in needed:
+                content = await self._attachments.read(order.source, attachment)
+                await self._attachments.store(order.target, attachment, content)
+
+    async def _send(self, target: str, part: HistoryPart) -> bool:
         client = self._connection.client
         # False means that somebody else has finished the fork; the end will say so too.
-        await self._connection.call(
+        return await self._connection.call(
             lambda: client.invoke_rpc(self._flow.receive_history, target, part), session_id=target
         )
 

@@ -1,15 +1,17 @@
 """What a client does to a running turn: steer it, cancel it, interrupt it; and to the settings of the next ones."""
 
 import re
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from dex import ChannelMessageNotFoundError, Context, RPCInvokeOptions, RPCResult
 from pydantic import JsonValue
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
+from dex_agents._client.attachments import AttachmentTransfer
 from dex_agents._client.connection import Connection
 from dex_agents._client.content import refusal_of
+from dex_agents._client.outgoing import OutgoingMessage
 from dex_agents._client.service_errors import check_settings, raised_by_worker
 from dex_agents._storage.limits import MAX_MESSAGE_BYTES, MAX_STEERING_BYTES
 from dex_agents._storage.schema import MESSAGE_DIGESTS, MESSAGE_TURNS, UNSETTLED_CALLS
@@ -35,6 +37,8 @@ from dex_agents.snapshot import (
 if TYPE_CHECKING:
     from dex_agents.session_flow import AgentSessionFlow
 
+ResultT = TypeVar("ResultT")
+
 MessageRpc = Callable[[Context, UserMessage], RPCResult[SendReceipt]]
 
 _OUTAGE_PATIENCE_SECONDS: Final = 5.0
@@ -46,12 +50,20 @@ _NO_ROOM: Final = (SessionBudgetUsedUpError, SessionFullError)
 class TurnControl:
     """The turns of one agent's sessions, while they run."""
 
-    def __init__(self, flow: "AgentSessionFlow", connection: Connection) -> None:
+    def __init__(self, flow: "AgentSessionFlow", connection: Connection, attachments: AttachmentTransfer) -> None:
         self._flow = flow
         self._connection = connection
+        self._attachments = attachments
 
-    async def send(self, session_id: str, message: UserMessage) -> SendReceipt:
+    async def send(self, session_id: str, outgoing: OutgoingMessage) -> SendReceipt:
         """Queue a message behind the running turn."""
+        message = outgoing.message
+        if outgoing.contents:
+
+            async def bring() -> UserMessage:
+                return await self._attachments.bring(session_id, outgoing)
+
+            message = await _patiently(bring, message)
         return await self._deliver(self._flow.send_user_message, session_id, message, MAX_MESSAGE_BYTES)
 
     async def steer(self, session_id: str, message: UserMessage) -> SendReceipt:
@@ -77,7 +89,8 @@ class TurnControl:
                 return await self._connection.call(cancel, session_id=session_id)
             except WorkerRaisedError as error:
                 refused = re.search(
-                    r"the message was refused: (blank|too_large|queue_full|other_content)", error.detail
+                    r"the message was refused: (blank|too_large|queue_full|other_content|attachment_missing)",
+                    error.detail,
                 )
                 if refused is None or message is None:
                     raise
@@ -146,22 +159,27 @@ class TurnControl:
                     lambda: client.invoke_rpc(rpc, session_id, message, options=options), session_id=session_id
                 )
 
-        # The id makes a repeat harmless: the answer may have been lost, and not the message.
-        retrying = AsyncRetrying(
-            retry=retry_if_exception_type(EngineUnavailableError),
-            stop=stop_after_delay(_OUTAGE_PATIENCE_SECONDS),
-            wait=wait_random_exponential(multiplier=0.1, max=1),
-            reraise=True,
-        )
-        try:
-            receipt: SendReceipt = await retrying(deliver)
-        except EngineUnavailableError as error:
-            raise EngineUnavailableError(
-                f"{error}; whether the message arrived is unknown: repeat it with message_id={message.message_id!r}"
-            ) from error
+        receipt = await _patiently(deliver, message)
         if not receipt.accepted:
             raise refusal_of(session_id, message, receipt, max_bytes=max_bytes)
         return receipt
+
+
+async def _patiently(deliver: Callable[[], Awaitable[ResultT]], message: UserMessage) -> ResultT:
+    """Deliver a message or what goes ahead of it, through an outage of 5 s."""
+    # The ids make a repeat harmless: the answer may have been lost, and not the message.
+    retrying = AsyncRetrying(
+        retry=retry_if_exception_type(EngineUnavailableError),
+        stop=stop_after_delay(_OUTAGE_PATIENCE_SECONDS),
+        wait=wait_random_exponential(multiplier=0.1, max=1),
+        reraise=True,
+    )
+    try:
+        return await retrying(deliver)
+    except EngineUnavailableError as error:
+        raise EngineUnavailableError(
+            f"{error}; whether the message arrived is unknown: repeat it with message_id={message.message_id!r}"
+        ) from error
 
 
 def _for_message(message: UserMessage) -> RPCInvokeOptions:

@@ -4,6 +4,7 @@ from typing import Any, Generic, TypeVar
 
 from dex import Codec, CodecRegistry, Value, WireKind
 
+from dex_agents._storage.attachment_documents import AttachmentData, AttachmentDataCodec
 from dex_agents._storage.sealing import Sealing, StoredText, StoredTextCodec
 from dex_agents._stored import Stored
 
@@ -67,4 +68,8 @@ def document_codecs(
         )
         for document_type in document_types
     }
-    return CodecRegistry({StoredText: StoredTextCodec(sealing), **codecs})
+    texts: dict[object, Codec[Any]] = {
+        StoredText: StoredTextCodec(sealing),
+        AttachmentData: AttachmentDataCodec(sealing),
+    }
+    return CodecRegistry({**texts, **codecs})

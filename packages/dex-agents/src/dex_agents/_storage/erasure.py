@@ -8,6 +8,7 @@ from typing import Any, Final
 from dex import AttributeMap, Context
 
 from dex_agents._storage import schema
+from dex_agents._storage.attachment_documents import AttachmentIndex, piece_name
 from dex_agents._storage.message_log import message_key
 from dex_agents._storage.records import MessageIndex, SessionRecord
 from dex_agents._turn_ids import turn_id_of
@@ -50,9 +51,15 @@ def erase_mail(context: Context) -> None:
 
 
 def erase_rest(context: Context) -> None:
-    """Stage that the session is as empty as a new one, and belongs to nobody."""
+    """Stage that the session is as empty as a new one, and belongs to nobody; holds the attachments' lock."""
     schema.SESSION.set(context, SessionRecord())
     schema.MESSAGE_INDEX.set(context, MessageIndex())
     schema.SETTINGS.set(context, SessionSettings())
+    index = schema.find(context, schema.ATTACHMENT_INDEX)
+    if index is not None:
+        for entry in index.entries:
+            for number in range(entry.attachment.pieces):
+                schema.ATTACHMENTS.delete(context, piece_name(entry.attachment.key, number))
+        schema.ATTACHMENT_INDEX.set(context, AttachmentIndex())
     schema.TITLE.set(context, "")
     schema.USER.set(context, "")

@@ -4,6 +4,7 @@ from pydantic import Field, JsonValue
 
 from dex_agents._storage.records import ChunkPlace, MessageChunk, SessionRecord
 from dex_agents._stored import Stored, StoredRecord
+from dex_agents.messages import Attachment
 from dex_agents.snapshot import ContextSummary
 
 
@@ -48,7 +49,9 @@ class TurnEndPage(Stored):
         user: Of the session.
         settings: Of the session, now.
         deleted_before_sequence: Messages before this sequence were deleted by retention.
-        text: A piece of the `FrameworkState` as JSON; `null` when there was none.
+        text: A piece of the `FrameworkState` as JSON; `null` when there was none. It has references in place of the
+            contents of attachments.
+        attachments: Those to which it refers; None in a session without attachments.
         next_offset: Where the next piece begins; None at the end.
         summary: With the last piece: what the model read in place of older messages after the turn. None before the
             first compaction, and where an older summary is not kept.
@@ -63,6 +66,7 @@ class TurnEndPage(Stored):
     settings: dict[str, JsonValue] = Field(default_factory=dict)
     deleted_before_sequence: int = 1
     text: str = ""
+    attachments: tuple[Attachment, ...] | None = None
     next_offset: int | None = None
     summary: ContextSummary | None = None
 
@@ -80,11 +84,13 @@ class HistoryPart(Stored):
     Attributes:
         chunks: Messages, as they will be stored.
         state_pack: Parts of the state, by number.
+        attachments: What follows by `receive_attachment_pieces`, under the keys that it has in the old session.
     """
 
     version: int = 1
     chunks: tuple[MessageChunk, ...] = ()
     state_pack: dict[int, JsonValue] = Field(default_factory=dict[int, JsonValue])
+    attachments: tuple[Attachment, ...] = ()
 
 
 class HistoryEnd(Stored):

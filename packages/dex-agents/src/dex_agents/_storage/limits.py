@@ -25,7 +25,22 @@ MAX_ARGUMENTS_BYTES: Final = 256 * 1024
 """Of the arguments of one batch, with what an adapter keeps beside them."""
 
 MAX_MESSAGE_BYTES: Final = 512 * 1024
-"""Of one user message."""
+"""Of one user message as it travels and is stored: without what is kept beside it as attachments."""
+
+MAX_LARGE_MESSAGE_BYTES: Final = 16 * 1024 * 1024
+"""Of one user message with its media as base64: what a server takes as one value (spec: `values.maxValueBytes`)."""
+
+ATTACHMENT_PIECE_BYTES: Final = 384 * 1024
+"""Of one piece of an attachment; 512 KiB as base64."""
+
+MAX_PIECES_PER_CALL: Final = 4
+"""Pieces that one RPC carries: 2 MiB, and about as much again with what every RPC loads of a session."""
+
+MIN_ATTACHMENT_BYTES: Final = 12 * 1024
+"""Of a content that is worth a reference of its own; smaller ones stay in their message."""
+
+MAX_ATTACHMENTS: Final = 400
+"""Of one session: their list travels with every Step, about 100 bytes each."""
 
 MAX_STEERING_BYTES: Final = 256 * 1024
 """Of a message that steers a running turn, and of all that wait: they travel with every model call of the turn."""

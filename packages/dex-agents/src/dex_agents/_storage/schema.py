@@ -9,6 +9,7 @@ from typing import Final, TypeVar, cast
 from dex import Attribute, AttributeIndex, AttributeMap, Channel, ChannelMap, CodecRegistry, Context, IndexType
 
 from dex_agents import snapshot
+from dex_agents._storage import attachment_documents as attachments
 from dex_agents._storage import records as records
 from dex_agents._storage.codec import document_codecs
 from dex_agents._storage.fork_documents import (
@@ -30,6 +31,7 @@ _KEYWORD: Final = AttributeIndex(IndexType.KEYWORD)
 
 # For its users a text; the SDK finds the codec that seals it by this type.
 _SEALED_TEXT: Final = cast("type[str]", StoredText)
+_SEALED_BYTES: Final = cast("type[bytes]", attachments.AttachmentData)
 
 SESSION: Final = Attribute("AgentSession", records.SessionRecord)
 STATUS: Final = Attribute("AgentStatus", str, index=_KEYWORD)
@@ -41,6 +43,12 @@ CHANGED_AT: Final = Attribute("AgentChangedAt", datetime, index=AttributeIndex(I
 MESSAGES: Final = AttributeMap("AgentMessages", SavedMessage)
 MESSAGE_CHUNKS: Final = AttributeMap("AgentMessageChunks", records.MessageChunk)
 MESSAGE_INDEX: Final = Attribute("AgentMessageIndex", records.MessageIndex)
+
+# What is too large for a message, in pieces `<key>-<number>`, and the list of it. A session without attachments has no
+# list.
+ATTACHMENTS: Final = AttributeMap("AgentAttachments", _SEALED_BYTES)
+ATTACHMENT_INDEX: Final = Attribute("AgentAttachmentIndex", attachments.AttachmentIndex)
+
 RUN_STATE: Final = AttributeMap("FrameworkRunState", _SEALED_TEXT)
 SUMMARIES: Final = AttributeMap("AgentSummaries", snapshot.ContextSummary)
 TOOL_CALLS: Final = AttributeMap("AgentToolCalls", records.CallRecord)
@@ -82,6 +90,8 @@ DEFINITIONS: Final = (
     MESSAGES,
     MESSAGE_CHUNKS,
     MESSAGE_INDEX,
+    ATTACHMENTS,
+    ATTACHMENT_INDEX,
     RUN_STATE,
     SUMMARIES,
     TOOL_CALLS,
@@ -152,6 +162,12 @@ DOCUMENTS: Final[tuple[type[Stored], ...]] = (
     HistoryPart,
     TurnEndPage,
     TurnEndRequest,
+    attachments.AttachmentIndex,
+    attachments.AttachmentOffer,
+    attachments.AttachmentProgress,
+    attachments.AttachmentPieces,
+    attachments.AttachmentRequest,
+    attachments.AttachmentContent,
     records.SessionRecord,
     records.CallRecord,
     records.InterruptRecord,
@@ -185,7 +201,14 @@ DOCUMENTS: Final[tuple[type[Stored], ...]] = (
 """Everything that session Flows store, take and return, beside texts and numbers."""
 
 _KEPT: Final[frozenset[type[Stored]]] = frozenset(
-    {records.MessageChunk, records.MessageIndex, records.SessionRecord, SavedMessage, snapshot.UserMessage}
+    {
+        attachments.AttachmentIndex,
+        records.MessageChunk,
+        records.MessageIndex,
+        records.SessionRecord,
+        SavedMessage,
+        snapshot.UserMessage,
+    }
 )
 """Documents of which a long session has many, or writes one often: they are compressed."""
 

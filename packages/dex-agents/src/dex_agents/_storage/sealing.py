@@ -1,5 +1,6 @@
 """Seals what leaves this process for the server, when the application gave a codec, and opens what comes back."""
 
+import base64
 from typing import Final, NewType
 
 from dex import Value, ValueMappingError, WireKind
@@ -12,6 +13,9 @@ StoredText = NewType("StoredText", str)
 """A text of a session that is sealed; an ordinary `str` is not, since the server must compare and index it."""
 
 _QUOTE: Final = '"'
+
+_AS_IT_IS: Final = b"\x00"
+_SEALED: Final = b"\x01"
 
 
 class Sealing:
@@ -53,6 +57,17 @@ class Sealing:
     def store(self, plain: str) -> str:
         """Return a text as it is stored: sealed, or compressed."""
         return pack(plain) if self._codec is None else self.seal(plain)
+
+    def seal_bytes(self, plain: bytes) -> bytes:
+        """Return bytes as they are stored: themselves, or a sealed text, behind a byte that tells which."""
+        if self._codec is None:
+            return _AS_IT_IS + plain
+        return _SEALED + self._codec.seal(base64.b64encode(plain).decode("ascii")).encode()
+
+    def open_bytes(self, stored: bytes) -> bytes:
+        """Return stored bytes as they were; raises as `open` does."""
+        kind, content = stored[:1], stored[1:]
+        return base64.b64decode(self.open(content.decode())) if kind == _SEALED else content
 
     def seal_document(self, json_text: str, *, is_kept: bool = False) -> str:
         """Return a JSON document as it is stored: itself, or a JSON string.

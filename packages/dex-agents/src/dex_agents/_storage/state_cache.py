@@ -25,6 +25,9 @@ _STATES_BYTES: Final = 128 * 1024 * 1024
 _BYTES_OF_A_CHARACTER: Final = 10
 """Of a state's JSON: the text itself, its values, and about as much again that a runner made of them."""
 
+_COPIES_OF_A_CONTENT: Final = 3
+"""Of an attachment's content: the text in the value, in its JSON, and what a runner made of it."""
+
 
 @dataclass(frozen=True)
 class KnownState:
@@ -33,12 +36,14 @@ class KnownState:
     Attributes:
         value: Its value. It must not be changed.
         written: How its objects and lists were written as parts.
-        characters: Of its JSON, about.
+        characters: Of its JSON, about, without contents of attachments.
+        attached_characters: Of these contents; None when it was written as one of a session without attachments.
     """
 
     value: JsonValue
     written: WrittenValues
     characters: int
+    attached_characters: int | None = None
 
     @cached_property
     def text(self) -> str:
@@ -48,7 +53,8 @@ class KnownState:
     @cached_property
     def size(self) -> int:
         """About its bytes."""
-        return _BYTES_OF_A_CHARACTER * self.characters
+        attached = _COPIES_OF_A_CONTENT * (self.attached_characters or 0)
+        return _BYTES_OF_A_CHARACTER * self.characters + attached
 
     def shared(self) -> JsonValue:
         """Return the value; its two top levels alone may be changed."""

@@ -5,6 +5,8 @@ again is a reference to the first. Long lists are grouped from the front, so tha
 
 Most of a long session's state is in the next state again: `split` remembers how it wrote each object and list, and
 does not look into what it meets again.
+
+In a session with attachments the parts have references in place of their contents (`attached_texts`).
 """
 
 import json
@@ -17,6 +19,7 @@ from pydantic import JsonValue
 from pydantic_core import from_json
 
 from dex_agents._kept_object import KeptObject
+from dex_agents._storage.attached_texts import MARK_AS_JSON, AttachedTexts, keys_in
 from dex_agents._storage.limits import MAX_STATE_NESTING, nests_too_deep
 from dex_agents._storage.written_values import Written, WrittenList, WrittenValues
 from dex_agents.errors import TurnFailedError
@@ -74,6 +77,11 @@ class Part:
         """The numbers of the parts that it refers to itself."""
         return tuple(_references(self.value)) if self.has_structure else ()
 
+    @cached_property
+    def attached(self) -> frozenset[str]:
+        """The keys of the attachments that it refers to itself."""
+        return frozenset(keys_in(self.value)) if MARK_AS_JSON in self.text else frozenset()
+
 
 def with_kept_items(value: JsonValue) -> JsonValue:
     """Return a value whose elements below the two top levels are kept: those that `split` keeps too."""
@@ -104,6 +112,7 @@ class StateParts:
         next_part: int,
         written_before: WrittenValues | None = None,
         find: Callable[[str], int | None] | None = None,
+        attached: AttachedTexts | None = None,
     ) -> "Split":
         """Split a value; parts that are known already are referred to.
 
@@ -112,29 +121,36 @@ class StateParts:
             next_part: The smallest number that a new part may have.
             written_before: `Split.written` of the state before; its parts must be among these parts.
             find: Finds the number of one of these parts by its JSON; they are searched without it.
+            attached: The contents that parts refer to; None for a session without attachments.
         """
         if find is None:
             find = {part.text: number for number, part in self._parts.items()}.get
-        split = Split(find, next_part, written_before or WrittenValues())
+        split = Split(find, next_part, written_before or WrittenValues(), attached)
         split.run(value)
         self._parts.update(split.new_parts)
         return split
 
-    def join(self, root: JsonValue) -> JsonValue:
-        """Return a fresh copy of the value that was split into this root."""
+    def join(self, root: JsonValue, attached: AttachedTexts | None = None) -> JsonValue:
+        """Return a fresh copy of the value that was split into this root.
+
+        Args:
+            root: The root.
+            attached: The contents to which the parts refer; None leaves the references.
+        """
         if isinstance(root, list):
-            return [self.join(item) for item in root]
+            return [self.join(item, attached) for item in root]
         if not isinstance(root, dict):
-            return root
+            return attached.read(root) if attached is not None and isinstance(root, str) else root
         if len(root) == 1:
             if _PART in root:
-                return self._join_part(self._parts[cast(int, root[_PART])])
+                return self._join_part(self._parts[cast(int, root[_PART])], attached)
             if _LIST in root:
-                return [self.join(item) for item in self._ungroup(cast("list[list[JsonValue]]", root[_LIST]))]
+                items = self._ungroup(cast("list[list[JsonValue]]", root[_LIST]))
+                return [self.join(item, attached) for item in items]
             if _PAIRS in root:
-                pairs = cast("list[list[JsonValue]]", self.join(root[_PAIRS]))
+                pairs = cast("list[list[JsonValue]]", self.join(root[_PAIRS], attached))
                 return {cast(str, key): item for key, item in pairs}
-        return {key: self.join(item) for key, item in root.items()}
+        return {key: self.join(item, attached) for key, item in root.items()}
 
     def reach(self, root: JsonValue) -> set[int]:
         """Return the numbers of all parts that a root needs."""
@@ -145,10 +161,14 @@ class StateParts:
             following = set[int]().union(*[self._parts[number].refers_to for number in following]) - reached
         return reached
 
-    def _join_part(self, part: Part) -> JsonValue:
+    def attached(self, root: JsonValue) -> set[str]:
+        """Return the keys of the attachments to which a root and its parts refer."""
+        return set(keys_in(root)).union(*[self._parts[number].attached for number in self.reach(root)])
+
+    def _join_part(self, part: Part, attached: AttachedTexts | None) -> JsonValue:
         if isinstance(part.value, str):
-            return part.value
-        return self.join(part.value) if part.has_structure else from_json(part.text)
+            return part.value if attached is None else attached.read(part.value)
+        return self.join(part.value, attached) if part.has_structure else from_json(part.text)
 
     def _ungroup(self, levels: list[list[JsonValue]]) -> list[JsonValue]:
         items, *tails = levels
@@ -171,8 +191,15 @@ class Split:
         characters: Of the value's JSON, about.
     """
 
-    def __init__(self, find: Callable[[str], int | None], next_part: int, written_before: WrittenValues) -> None:
+    def __init__(
+        self,
+        find: Callable[[str], int | None],
+        next_part: int,
+        written_before: WrittenValues,
+        attached: AttachedTexts | None,
+    ) -> None:
         self._find = find
+        self._attached = attached
         self._new: dict[str, int] = {}
         self._before = written_before
         self.written = WrittenValues()
@@ -199,10 +226,11 @@ class Split:
             return self._write_top_list(value, name)
         if isinstance(value, dict):
             if _needs_pairs(value):
-                text = dump(value)
+                plain = self._plain(value)
+                text = dump(plain)
                 self.characters += len(text)
-                _check_nesting(value, text)
-                return Written(text, self._encode(value), from_json(text.encode()))
+                _check_nesting(plain, text)
+                return Written(text, self._encode(cast("dict[str, JsonValue]", plain)), self._copy(value, plain, text))
             items = {key: self._write_item(item) for key, item in value.items()}
             for item in items.values():
                 self.characters += len(item.text)
@@ -233,15 +261,27 @@ class Split:
 
     def _write_item(self, value: JsonValue, before: WrittenList | None = None) -> Written:
         """Write what stands in one of the two top levels, and keep a copy that no runner can change."""
-        if not isinstance(value, list | dict):
-            return Written("", self._walk(value), value)
-        text = dump(value)
+        plain = self._plain(value)
+        if not isinstance(plain, list | dict):
+            return Written("", self._walk(plain), value)
+        text = dump(plain)
         written = self._before.others.get(text) if before is None else before.equal(text)
         if written is None or written.value is None:
-            _check_nesting(value, text)
-            copy = value if isinstance(value, KeptObject) else kept(from_json(text.encode()))
-            written = Written(text, self._write(copy, text), copy)
+            _check_nesting(plain, text)
+            copy = value if isinstance(value, KeptObject) else kept(self._copy(value, plain, text))
+            # What was written may share with what it was written of, which nobody may change then.
+            own = copy if plain is value else from_json(text.encode())
+            written = Written(text, self._write(own, text), copy)
         return written
+
+    def _plain(self, value: JsonValue) -> JsonValue:
+        """Return a value with references in place of contents."""
+        return value if self._attached is None else self._attached.without_contents(value)
+
+    def _copy(self, value: JsonValue, plain: JsonValue, text: str) -> JsonValue:
+        """Return a copy of a value, with its contents, by its JSON without them."""
+        copy: JsonValue = from_json(text.encode())
+        return copy if self._attached is None or plain is value else self._attached.with_contents(copy)
 
     def _walk(self, value: JsonValue) -> JsonValue:
         if isinstance(value, str):

@@ -4,12 +4,14 @@ Each RunModel Step writes one head and the packs of what is new, so a long sessi
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from dex import Context
 from pydantic import JsonValue
 from pydantic_core import from_json
 
+from dex_agents._storage.attached_texts import NOTHING_ATTACHED, AttachedTexts
 from dex_agents._storage.limits import MAX_PLAIN_STATE_BYTES, MAX_STATE_BYTES
 from dex_agents._storage.schema import RUN_STATE, find_instance
 from dex_agents._storage.state_cache import STATES, KnownState, StateKey, keep_pack, read_pack
@@ -17,6 +19,7 @@ from dex_agents._storage.state_packs import Pack, merged, pack_up
 from dex_agents._storage.state_parts import Part, Split, StateParts, dump, with_kept_items
 from dex_agents._stored import Stored
 from dex_agents.errors import TurnFailedError
+from dex_agents.messages import Attachment
 from dex_agents.runner import FrameworkState
 
 HEAD_KEY: Final = "head"
@@ -28,7 +31,12 @@ class PartsMissingError(Exception):
 
 
 class StateHead(Stored):
-    """The root of a stored state and who wrote it."""
+    """The root of a stored state and who wrote it.
+
+    Attributes:
+        attachments: Those to which its parts refer; None in a session without attachments, whose texts stand for
+            themselves.
+    """
 
     version: int = 1
     framework: str
@@ -36,9 +44,14 @@ class StateHead(Stored):
     format: int
     next_part: int
     root: JsonValue
+    attachments: tuple[Attachment, ...] | None = None
+
+    def stored_json(self) -> str:
+        """Return the head as it is stored: most sessions have no attachments."""
+        return self.model_dump_json(exclude={"attachments"} if self.attachments is None else None)
 
     @classmethod
-    def of(cls, state: FrameworkState, split: Split) -> "StateHead":
+    def of(cls, state: FrameworkState, split: Split, attachments: tuple[Attachment, ...] | None) -> "StateHead":
         """Return the head of a state that was split."""
         return cls(
             framework=state.framework,
@@ -46,11 +59,25 @@ class StateHead(Stored):
             format=state.format,
             next_part=split.next_part,
             root=split.root,
+            attachments=attachments,
         )
 
 
+@dataclass(frozen=True)
+class EarlierState:
+    """A state of earlier.
+
+    Attributes:
+        state: With references in place of contents, when there are `attachments`.
+        attachments: Those to which it refers; None in a session without attachments.
+    """
+
+    state: FrameworkState
+    attachments: tuple[Attachment, ...] | None
+
+
 class StateStore:
-    """The state as one Step sees it; needs the whole `FrameworkRunState` map loaded.
+    """The state as one Step sees it; needs the whole `FrameworkRunState` map loaded, and `take` before `load`.
 
     Attributes:
         replaced_bytes: Of what this Step has replaced or deleted, about as it was stored.
@@ -70,6 +97,28 @@ class StateStore:
         for pack in self._packs.values():
             parts.update(pack.parts)
         self._parts = StateParts(parts)
+        self._attached = NOTHING_ATTACHED
+
+    @property
+    def attached(self) -> AttachedTexts:
+        """The contents that this Step has taken."""
+        return self._attached
+
+    @property
+    def attachments(self) -> tuple[Attachment, ...]:
+        """What `take` needs before this state, or the one with which the turn began, can be loaded."""
+        heads = (head for head in (self._head, self._turn_start) if head is not None)
+        return tuple({each.key: each for head in heads for each in head.attachments or ()}.values())
+
+    def take(self, attached: AttachedTexts) -> None:
+        """Take the contents of attachments: of these, and of what else the next state may have."""
+        self._attached = attached
+
+    def anew(self) -> "StateStore":
+        """Return the state as it was before this Step."""
+        store = StateStore(self._context)
+        store.take(self._attached)
+        return store
 
     def load(self, *, shares: bool = False) -> FrameworkState | None:
         """Return the state; None before the first one was saved.
@@ -87,15 +136,20 @@ class StateStore:
         """Take parts that only earlier states need."""
         self._parts.add(parts)
 
-    def load_at(self, head: str | None) -> FrameworkState | None:
-        """Return a state of earlier by its stored head.
+    def load_at(self, head: str | None) -> EarlierState | None:
+        """Return a state of earlier by its stored head; it needs no contents.
 
         Raises:
             PartsMissingError: Some of its parts are not kept any more.
         """
         if not self.has_all_parts(head):
             raise PartsMissingError
-        return None if head is None else self._state_of(StateHead.model_validate_json(head))
+        if head is None:
+            return None
+        found = StateHead.model_validate_json(head)
+        if found.attachments is None:
+            return EarlierState(_state_with(found, self._value_of(found, shares=False)), None)
+        return EarlierState(_state_with(found, self._parts.join(found.root)), found.attachments)
 
     def has_all_parts(self, head: str | None) -> bool:
         """Whether a state of earlier can still be read."""
@@ -123,9 +177,13 @@ class StateStore:
         key_before = self._key_of(self._head) if self._head else None
         before = STATES.get(key_before) if key_before else None
         next_part = max(newest + 1, self._head.next_part if self._head else 1)
-        split = self._parts.split(state.value, next_part, before.written if before else None, self._number_of)
-        head = StateHead.of(state, split)
-        head_text = head.model_dump_json()
+        has_attachments = bool(self._attached.attachments) or (self._head and self._head.attachments is not None)
+        attached = self._attached if has_attachments else None
+        is_alike = before is not None and (before.attached_characters is None) is (attached is None)
+        written_before = before.written if before is not None and is_alike else None
+        split = self._parts.split(state.value, next_part, written_before, self._number_of, attached)
+        head = StateHead.of(state, split, None if attached is None else self._used(attached, split.root))
+        head_text = head.stored_json()
         new_bytes = sum(split.sizes.values()) + 2 * len(head_text.encode())
         if self.size() + new_bytes > MAX_STATE_BYTES:
             self._collect(head, self._head, self._turn_start)
@@ -136,12 +194,18 @@ class StateStore:
         if begins_turn and self._turn_start is None and self._head is not None:
             self._turn_start = self._head
             if not ends_turn:
-                RUN_STATE.set(self._context, TURN_START_KEY, self._head.model_dump_json())
+                RUN_STATE.set(self._context, TURN_START_KEY, self._head.stored_json())
         self._head = head
         RUN_STATE.set(self._context, HEAD_KEY, head_text)
         if key_before:
             STATES.forget(key_before)  # only an undone turn asks for it again
-        self._remember(KnownState(split.value, split.written, split.characters))
+        attached_characters = None if head.attachments is None else sum(map(_characters_of, head.attachments))
+        self._remember(KnownState(split.value, split.written, split.characters, attached_characters))
+
+    def _used(self, attached: AttachedTexts, root: JsonValue) -> tuple[Attachment, ...]:
+        """Return the attachments that a new state still has: what a compaction dropped need not be read any more."""
+        used = self._parts.attached(root)
+        return tuple(attachment for key, attachment in attached.attachments.items() if key in used)
 
     def _number_of(self, text: str) -> int | None:
         found = (pack.numbers.get(text) for pack in self._packs.values())
@@ -241,32 +305,35 @@ class StateStore:
         return None if text is None else StateHead.model_validate_json(text)
 
     def _state_of(self, head: StateHead | None, *, shares: bool = False) -> FrameworkState | None:
-        if head is None:
-            return None
-        # Not validated: the value was JSON a moment ago, and walking all of a long history costs more than reading it.
-        return FrameworkState.model_construct(
-            framework=head.framework,
-            framework_version=head.framework_version,
-            format=head.format,
-            value=self._value_of(head, shares=shares),
-        )
+        return None if head is None else _state_with(head, self._value_of(head, shares=shares))
 
     def _value_of(self, head: StateHead, *, shares: bool) -> JsonValue:
         known = STATES.get(self._key_of(head))
         if known is not None:
             return known.shared() if shares else from_json(known.text)
-        value = self._parts.join(head.root)
+        value = self._parts.join(head.root, None if head.attachments is None else self._attached)
         return with_kept_items(value) if shares else value
 
 
-def first_save(state: FrameworkState) -> tuple[list[dict[int, JsonValue]], str]:
+def _state_with(head: StateHead, value: JsonValue) -> FrameworkState:
+    # Not validated: the value was JSON a moment ago, and walking all of a long history costs more than reading it.
+    return FrameworkState.model_construct(
+        framework=head.framework, framework_version=head.framework_version, format=head.format, value=value
+    )
+
+
+def _characters_of(attachment: Attachment) -> int:
+    return -(-attachment.size // 3) * 4
+
+
+def first_save(earlier: EarlierState) -> tuple[list[dict[int, JsonValue]], str]:
     """Split the first state of a session: the packs and the head that `write_pack` and `write_head` take.
 
     Equal states are split equally.
     """
-    split = StateParts({}).split(state.value, 1)
+    split = StateParts({}).split(earlier.state.value, 1)
     packs = [{number: part.value for number, part in pack.parts.items()} for pack in pack_up(split.new_parts)]
-    return packs, StateHead.of(state, split).model_dump_json()
+    return packs, StateHead.of(earlier.state, split, earlier.attachments).stored_json()
 
 
 def write_pack(context: Context, parts: Mapping[int, JsonValue]) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
+from dex_agents._storage.attached_texts import NOTHING_ATTACHED, AttachedTexts, keys_in
 from dex_agents._storage.message_log import MessageLog
 from dex_agents._storage.records import ContextRecord
 from dex_agents._storage.session_editor import SessionEditor
@@ -10,7 +11,7 @@ from dex_agents._storage.state_parts import dump
 from dex_agents.messages import Message
 from dex_agents.options import AgentSessionOptions
 from dex_agents.runner import BatchSettled, Compacted, Continue, FrameworkState, ModelStep, NewTurn, TurnInput
-from dex_agents.summaries import block_tokens, estimate_tokens
+from dex_agents.summaries import MEDIA_TOKENS, block_tokens, estimate_tokens
 from dex_agents.tools import Returned
 
 FULL_SHARE: Final = 0.85
@@ -67,21 +68,21 @@ def fills_window(known: int, new: TurnInput, steering: Sequence[Message], window
     return known + added >= FULL_SHARE * window
 
 
-def note_context(session: SessionEditor, step: ModelStep) -> None:
-    """Remember how large the context is after a model call."""
+def note_context(session: SessionEditor, step: ModelStep, attached: AttachedTexts) -> None:
+    """Remember how large the context is after a model call; these contents of attachments are in it."""
     reported = step.context_tokens is not None
-    tokens = tokens_after(step)
+    tokens = tokens_after(step, attached)
     context = session.record.context or ContextRecord()
     session.update(context=context.model_copy(update={"tokens": tokens, "reported": reported}))
 
 
-def note_compaction(session: SessionEditor, compacted: Compacted) -> None:
-    """Remember what a compaction folded, and how large the context is now."""
+def note_compaction(session: SessionEditor, compacted: Compacted, attached: AttachedTexts) -> None:
+    """Remember what a compaction folded, and how large the context is now; attachments as in `note_context`."""
     context = session.record.context or ContextRecord()
     step = compacted.folded_before_step
     before = max((sequence for _, first, sequence in context.turn_starts if first <= step), default=1)
     update = {
-        "tokens": state_tokens(compacted.state),
+        "tokens": state_tokens(compacted.state, attached),
         "reported": False,
         "summarized_before": max(before, context.summarized_before),
         "turn_starts": tuple(start for start in context.turn_starts if start[2] >= before),
@@ -112,11 +113,17 @@ def input_tokens(new: TurnInput) -> int:
             return 0
 
 
-def tokens_after(step: ModelStep) -> int:
+def tokens_after(step: ModelStep, attached: AttachedTexts = NOTHING_ATTACHED) -> int:
     """Return how large the context is after a model call: as its provider says, or estimated."""
-    return state_tokens(step.state) if step.context_tokens is None else step.context_tokens
+    return state_tokens(step.state, attached) if step.context_tokens is None else step.context_tokens
 
 
-def state_tokens(state: FrameworkState) -> int:
-    """Estimate the context from the state, where no provider has said how large it is."""
-    return estimate_tokens(dump(state.value))
+def state_tokens(state: FrameworkState, attached: AttachedTexts = NOTHING_ATTACHED) -> int:
+    """Estimate the context from the state, where no provider has said how large it is.
+
+    An attachment is an image or a document for a model, and not the text that its base64 is.
+    """
+    if not attached.attachments:
+        return estimate_tokens(dump(state.value))
+    plain = attached.without_contents(state.value)
+    return estimate_tokens(dump(plain)) + MEDIA_TOKENS * sum(1 for _ in keys_in(plain))

@@ -12,6 +12,8 @@ from dex_agents._storage.message_log import MessageLog
 from dex_agents._storage.records import CallRecord
 from dex_agents._storage.session_editor import SessionEditor
 from dex_agents._storage.state_store import StateStore, forget_turn_start, restore_turn_start
+from dex_agents._turn.attached_input import AttachedInput
+from dex_agents._turn.attachment_reader import ContentUnreachableError
 from dex_agents._turn.attempt import attempt
 from dex_agents._turn.context_size import undo_context
 from dex_agents._turn.event_writer import EventWriter
@@ -96,6 +98,8 @@ async def _close(
     try:
         with attempt(services.sealing):
             return await _close_with_runner(context, services, session, events, open_calls, questions)
+    except ContentUnreachableError:
+        raise  # what cannot be read now can be read later: another attempt closes the turn
     except DexAgentsError:
         # The session must go on whatever the runner does, or whatever is stored: undo the turn without reading it, and
         # let the note carry what ran.
@@ -114,6 +118,7 @@ async def _close_with_runner(
 ) -> bool:
     turn = session.turn
     store = StateStore(context)
+    await AttachedInput.read(services.attachments, context.flow_id, store)
     state = store.load()
     if state is None:
         raise StateNotReadableError("there is no state to close", newer_writer=False)

@@ -21,7 +21,9 @@ from dex_agents._storage.kept_turns import TurnEnd, kept_parts, turn_ends
 from dex_agents._storage.message_log import message_key
 from dex_agents._storage.records import MessageIndex
 from dex_agents._storage.session_editor import SessionEditor
-from dex_agents._storage.state_store import PartsMissingError, StateStore, write_head, write_pack
+from dex_agents._storage.state_store import EarlierState, PartsMissingError, StateStore, write_head, write_pack
+from dex_agents._turn.attachments import expect_attachments
+from dex_agents.messages import Attachment
 from dex_agents.runner import FrameworkState
 from dex_agents.snapshot import SessionSettings, SessionStatus
 
@@ -39,10 +41,10 @@ def read_end(context: Context, request: TurnEndRequest) -> TurnEndPage:
         return TurnEndPage(forkable=_forkable(store, ends))
     end = ends[turn_id]
     try:
-        state = store.load_at(end.head)
+        earlier = store.load_at(end.head)
     except PartsMissingError:
         return TurnEndPage(forkable=_forkable(store, ends))
-    text = "null" if state is None else state.model_dump_json()
+    text = "null" if earlier is None else earlier.state.model_dump_json()
     next_offset = request.offset + _PAGE_CHARACTERS
     has_more = next_offset < len(text)
     index = schema.find(context, schema.MESSAGE_INDEX) or MessageIndex()
@@ -54,6 +56,7 @@ def read_end(context: Context, request: TurnEndRequest) -> TurnEndPage:
         settings=(schema.find(context, schema.SETTINGS) or SessionSettings()).values,
         deleted_before_sequence=index.deleted_before_sequence,
         text=text[request.offset : next_offset],
+        attachments=None if earlier is None else earlier.attachments,
         next_offset=next_offset if has_more else None,
         summary=summary_after(context, end.record.turn_number) if end.record.context and not has_more else None,
     )
@@ -76,6 +79,8 @@ def receive_part(context: Context, part: HistoryPart) -> bool:
         schema.MESSAGE_CHUNKS.set(context, message_key(chunk.messages[0].sequence), chunk)
     if part.state_pack:
         write_pack(context, part.state_pack)
+    if part.attachments:
+        expect_attachments(context, part.attachments)
     return True
 
 
@@ -115,6 +120,6 @@ def _fork(context: Context) -> ForkRecord:
     return fork
 
 
-def state_of(text: str) -> FrameworkState | None:
+def state_of(text: str, attachments: tuple[Attachment, ...] | None) -> EarlierState | None:
     """Return the state whose pieces were read."""
-    return None if text == "null" else FrameworkState.model_validate_json(text)
+    return None if text == "null" else EarlierState(FrameworkState.model_validate_json(text), attachments)

@@ -41,8 +41,11 @@ def hand_back_model(context: AsyncContext, error: StateNotReadableError | Encryp
 
 def put_off_for_key(context: AsyncContext, call_id: str, error: ValueMappingError) -> StepDecision | None:
     """Return how a call waits, without spending an attempt, for a Worker that has the key; None for another error."""
-    if key_error_in(error) is None:
-        return None
+    return None if key_error_in(error) is None else put_off(context, call_id, error)
+
+
+def put_off(context: AsyncContext, call_id: str, error: Exception) -> StepDecision:
+    """Return how a call whose tool was not reached waits for another Worker, without spending an attempt."""
     _logger.warning("%s of session %s is put off: %s", call_id, context.flow_id, error)
     return go_to_many(_moves.to_await_tool_start(call_id, delay_seconds=TOOL_DELAYS_SECONDS[0]))
 

@@ -22,8 +22,9 @@ from dex_agents._storage.schema import (
     find,
     find_instance,
 )
+from dex_agents._turn.attachments import keeps_all
 from dex_agents._turn.budget_check import check_session_budget
-from dex_agents._turn.fullness import is_full, stored_bytes
+from dex_agents._turn.fullness import attached_bytes, is_full, stored_bytes
 from dex_agents.errors import BudgetUsedUpError, SessionBudgetUsedUpError, SessionFullError
 from dex_agents.messages import Block, TextBlock
 from dex_agents.options import AgentSessionOptions
@@ -88,10 +89,11 @@ def _check_room(context: Context, options: AgentSessionOptions) -> None:
     if record is None:
         record = SessionRecord()
         find(context, SETTINGS)  # raises for a session that no Worker can begin, since it was started with another key
-    if is_full(record, options):
+    stored = stored_bytes(record, attached_bytes(context, options))
+    if is_full(stored, options):
         raise SessionFullError(
-            f"the message was refused: session {context.flow_id!r} keeps about {stored_bytes(record):,} bytes, and a "
-            f"server lets it have {options.session_capacity_bytes:,}; fork an earlier turn or begin a new session",
+            f"the message was refused: session {context.flow_id!r} keeps about {stored:,} bytes, and a server "
+            f"lets it have {options.session_capacity_bytes:,}; fork an earlier turn or begin a new session",
             session_id=context.flow_id,
         )
     if options.session_budget is None:
@@ -121,6 +123,8 @@ def _examine(
         return SendReceipt(message_id=message_id, accepted=True, repeated=True, queued_messages=waiting)
     if waiting >= max_waiting or (room is not None and size > room):
         return SendReceipt(message_id=message_id, accepted=False, refusal="queue_full", queued_messages=waiting)
+    if not keeps_all(context, message.content):
+        return SendReceipt(message_id=message_id, accepted=False, refusal="attachment_missing", queued_messages=waiting)
     MESSAGE_TURNS.set(context, message_id, QUEUED)
     if message.digest:
         MESSAGE_DIGESTS.set(context, message_id, message.digest)

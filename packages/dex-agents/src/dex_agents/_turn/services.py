@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from dex_agents._storage.sealing import Sealing
+from dex_agents._turn.attachment_reader import AttachmentReader
 from dex_agents._turn.partial_text import PartialTexts
 from dex_agents._turn.redaction import EventFeed
 from dex_agents.options import AgentSessionOptions
@@ -29,6 +30,7 @@ class SessionServices:
     reconcilers: Reconcilers = field(default_factory=dict[str, Reconciler])
     settings_resolver: SettingsResolver | None = None
     partial_texts: PartialTexts = field(default_factory=PartialTexts)
+    attachments: AttachmentReader = field(default_factory=AttachmentReader)
 
     @property
     def takes_kept_objects(self) -> bool:

@@ -10,9 +10,11 @@ from dex_agents._storage.limits import MAX_RECORD_NESTING, nests_too_deep
 from dex_agents._storage.records import CallInput, CallRecord
 from dex_agents._storage.schema import SESSION, TOOL_CALLS, find_instance
 from dex_agents._storage.state_store import StateStore
+from dex_agents._turn.attached_input import AttachedInput
+from dex_agents._turn.attachment_reader import ContentUnreachableError
 from dex_agents._turn.attempt import attempt
 from dex_agents._turn.event_writer import EventWriter
-from dex_agents._turn.handing_back import hand_back_call, put_off_for_key
+from dex_agents._turn.handing_back import hand_back_call, put_off, put_off_for_key
 from dex_agents._turn.heartbeat import heartbeats
 from dex_agents._turn.interrupts import begin_interrupts
 from dex_agents._turn.measuring import measured_tool
@@ -22,7 +24,7 @@ from dex_agents._turn.resolving import with_settings
 from dex_agents._turn.services import SessionServices
 from dex_agents._turn.settlement import settle_call, settlement_after_loss
 from dex_agents._turn.step_context import step_context
-from dex_agents.errors import StateNotReadableError, ToolDidNotHappen
+from dex_agents.errors import AttachmentNotKeptError, StateNotReadableError, ToolDidNotHappen
 from dex_agents.events import AgentEventType
 from dex_agents.runner import CallToolRequest
 from dex_agents.steps import _moves
@@ -50,14 +52,19 @@ MAX_DELAY_SECONDS: Final = 366 * 24 * 3600
 
 
 async def execute_tool(context: AsyncContext, call: CallInput, services: SessionServices) -> StepDecision:
-    """Run the call once and stage what came of it; on a Worker that lacks a key, put it off for another one."""
+    """Run the call once and stage what came of it.
+
+    On a Worker that lacks a key, or cannot read an attachment, it is put off for another one.
+    """
     try:
         return await _execute(context, call, services)
+    except ContentUnreachableError as error:
+        return put_off(context, call.call_id, error)
     except ValueMappingError as error:
         # All that is read is read before the tool runs, so nothing has happened, and no attempt may be spent.
-        if (put_off := put_off_for_key(context, call.call_id, error)) is None:
+        if (waits := put_off_for_key(context, call.call_id, error)) is None:
             raise
-        return put_off
+        return waits
 
 
 async def _execute(context: AsyncContext, call: CallInput, services: SessionServices) -> StepDecision:
@@ -77,6 +84,8 @@ async def _execute(context: AsyncContext, call: CallInput, services: SessionServ
                 outcome: ToolOutcome | Settlement = await _call(context, record, services, events)
         except ToolDidNotHappen as error:
             outcome = Failed(message=str(error) or "the tool reported that nothing happened")
+        except AttachmentNotKeptError as error:
+            outcome = settlement_after_loss(record, AttemptProgress.NOT_STARTED, str(error))
         except StateNotReadableError as error:
             outcome = hand_back_call(record, error)
             if isinstance(outcome, RetryLater):
@@ -88,7 +97,9 @@ async def _call(
     context: AsyncContext, record: CallRecord, services: SessionServices, events: EventWriter
 ) -> ToolOutcome:
     session = SESSION.get(context)
-    state = StateStore(context).load(shares=services.takes_kept_objects)
+    store = StateStore(context)
+    await AttachedInput.read(services.attachments, context.flow_id, store)
+    state = store.load(shares=services.takes_kept_objects)
     if state is None:
         raise RuntimeError(f"{record.call_id} has no framework state to run with")
     key = record.idempotency_key(context.flow_id)

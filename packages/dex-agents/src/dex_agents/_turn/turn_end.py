@@ -24,7 +24,7 @@ def end_turn(
     FINISHED_TURNS.set(context, turn.number)
     session.update(turn=None)
     session.save(SessionStatus.AWAITING_USER_MESSAGE)
-    warn_when_filling(session.record, options, events)
+    warn_when_filling(context, session.record, options, events)
     completed = result.status == "completed"
     events.write(
         AgentEventType.TURN_COMPLETED if completed else AgentEventType.TURN_FAILED,

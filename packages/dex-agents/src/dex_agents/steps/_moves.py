@@ -24,6 +24,7 @@ from dex_agents._storage.records import (
     TurnRecord,
 )
 from dex_agents._storage.schema import (
+    ATTACHMENT_INDEX,
     INTERRUPTS,
     MESSAGE_CHUNKS,
     MESSAGES,
@@ -143,6 +144,8 @@ def to_purge_session(stage: int = 0) -> Movement:
         _options.SPINE,
         execute_load_attribute_maps=() if is_last else STAGES[stage],
         execute_load_channels=(TURN_MAIL,) if is_last else (),
+        # Nothing may arrive between the deletion of attachments and the session's end.
+        execute_lock_attributes=(ATTACHMENT_INDEX.lock(),) if is_last else (),
     )
     return StepMovement(PurgeSession, PurgeInput(stage=stage), options=options)
 

@@ -10,6 +10,7 @@ from dex_agents._storage.records import RunModelInput
 from dex_agents._storage.session_editor import SessionEditor
 from dex_agents._storage.state_store import StateStore
 from dex_agents._stored import NOT_UNICODE, in_unicode
+from dex_agents._turn.attached_input import AttachedInput
 from dex_agents._turn.attempt import attempt
 from dex_agents._turn.budget_check import priced
 from dex_agents._turn.context_size import KEPT_SHARE, note_compaction, turn_starts
@@ -62,9 +63,10 @@ class CompactContext(SessionStep[RunModelInput]):
                         _save_state(store, outcome, begins_turn=begins_turn)
                     except NOT_UNICODE:
                         # A summary is paid: one bad character must not repeat it. Nothing is staged yet.
-                        outcome, store = in_unicode(outcome), StateStore(context)
+                        outcome, store = in_unicode(outcome), store.anew()
                         _save_state(store, outcome, begins_turn=begins_turn)
                     session.count_replaced(store.replaced_bytes)
+                    note_compaction(session, outcome, store.attached)
                     self._record(context, session, outcome, events)
             except (TurnFailedError, StateNotReadableError) as error:
                 if isinstance(error, StateNotReadableError) and error.newer_writer:
@@ -90,6 +92,7 @@ class CompactContext(SessionStep[RunModelInput]):
         step_input: RunModelInput,
         events: EventWriter,
     ) -> CompactOutcome:
+        await AttachedInput.read(self._services.attachments, context.flow_id, store)
         state = store.load(shares=self._services.takes_kept_objects)
         if state is None:
             return CannotCompactNow(reason="the session has no state yet")
@@ -131,7 +134,6 @@ class CompactContext(SessionStep[RunModelInput]):
 
         What the state needs no longer stays until the turn ends: the turn may be undone.
         """
-        note_compaction(session, compacted)
         if compacted.batch_taken:
             consume_batch(context, session)
             session.update_turn(open_calls=(), open_questions=())

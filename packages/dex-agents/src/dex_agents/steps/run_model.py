@@ -10,6 +10,7 @@ from dex_agents._storage.records import RunModelInput, TurnRecord
 from dex_agents._storage.session_editor import SessionEditor
 from dex_agents._storage.state_store import StateStore, has_state
 from dex_agents._stored import NOT_UNICODE, in_unicode
+from dex_agents._turn.attached_input import AttachedInput
 from dex_agents._turn.attempt import attempt
 from dex_agents._turn.batch import begin_batch, check_step, refuse_batch
 from dex_agents._turn.budget_check import check_budgets, priced, used_up_by
@@ -78,11 +79,13 @@ class RunModel(SessionStep[RunModelInput]):
         paid = Usage()
         writer = EventWriter(context, self._services.events, turn.turn_id, step_number=session.record.step_number)
         async with writer as events, heartbeats(context, self._services.runner_name):
+            new, offered = turn_input(context, session, input), steering.offered
+            attached = await AttachedInput.read(self._services.attachments, context.flow_id, store, new, offered)
             request = RunModelRequest(
                 step=step_context(context, session.record, events, stopping=worker_stop()),
                 state=store.load(shares=self._services.takes_kept_objects),
-                input=turn_input(context, session, input),
-                steering=steering.offered,
+                input=attached.turn(new),
+                steering=attached.messages(offered),
             )
             try:
                 if turn.model_steps > MAX_MODEL_STEPS:
@@ -96,13 +99,15 @@ class RunModel(SessionStep[RunModelInput]):
                     step = step.model_copy(update={"usage": priced(step.usage, step.model, options, session.record)})
                 paid = step.usage
                 try:
-                    _save_state(store, turn, step, len(steering.offered))
+                    _save_state(store, turn, step, len(offered))
                 except NOT_UNICODE:
                     # A model call is paid: one bad character must not repeat it. Nothing is staged yet.
-                    step, store = in_unicode(step), StateStore(context)
-                    _save_state(store, turn, step, len(steering.offered))
+                    step, store = in_unicode(step), store.anew()
+                    _save_state(store, turn, step, len(offered))
                 if isinstance(step.outcome, Finished):
                     end_state_of_turn(context, store, turn.number, options.forkable_turns)
+                if options.compaction is not None:
+                    note_context(session, step, store.attached)
                 session.update(state_bytes=store.stored_size())
                 session.count_replaced(store.replaced_bytes)
                 movements = self._record(context, session, steering, step, events, input)
@@ -145,8 +150,6 @@ class RunModel(SessionStep[RunModelInput]):
         session.update_turn(
             usage=session.turn.usage.plus(step.usage), state_changed=True, open_calls=(), open_questions=()
         )
-        if options.compaction is not None:
-            note_context(session, step)
         used_up = used_up_by(session.record, step, options)
         if used_up is not None:
             return [self._end_for_budget(context, session, step, events, input, used_up)]

@@ -5,7 +5,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import TypeVar, overload
 
 from dex_agents._client.answer import answer_within, completed, typed_output
-from dex_agents._client.content import check_message_id, user_message
+from dex_agents._client.content import check_message_id, outgoing_message
 from dex_agents._client.session_id import check_session_id
 from dex_agents._client.verbs.base import ClientBase
 from dex_agents.messages import Block
@@ -24,21 +24,23 @@ class AskingVerbs(ClientBase):
 
         Args:
             session_id: The session.
-            content: Text, or text and media blocks; at most 512 KiB.
+            content: Text, or text and media blocks: at most 16 MiB as JSON, and 512 KiB without its media. The media of
+                a message over 512 KiB are stored once, beside it: `read_attachment` returns them.
             message_id: A repeated send with one id is one message; None mints a new id.
 
         Raises:
             BlankMessageError: Nothing but whitespace.
             MessageIdReusedError: The id belongs to a message with another content.
-            MessageTooLargeError: Larger than 512 KiB.
+            MessageTooLargeError: Larger than 16 MiB, or larger than 512 KiB without its media.
+            SessionFullError: The session has no room left.
             MessageQueueFullError: Too many messages wait.
             SessionNotFoundError: There is no such session.
             SessionStoppedError: It was stopped.
             SessionFailedError: It has failed.
         """
-        message = user_message(check_session_id(session_id), content, message_id)
+        outgoing = outgoing_message(check_session_id(session_id), content, message_id)
         await self._lifecycle.require(session_id)
-        return await self._turns.send(session_id, message)
+        return await self._turns.send(session_id, outgoing)
 
     @overload
     async def ask(
@@ -89,12 +91,13 @@ class AskingVerbs(ClientBase):
             SessionError: As for `send_user_message`.
             ConfigurationError: The output is not of the `output_type`.
         """
-        message = user_message(check_session_id(session_id), content, message_id)
+        outgoing = outgoing_message(check_session_id(session_id), content, message_id)
+        message_id = outgoing.message.message_id
         receipt: SendReceipt | None = None
-        async with self._answer_within(timeout, session_id, message.message_id, lambda: receipt is not None):
+        async with self._answer_within(timeout, session_id, message_id, lambda: receipt is not None):
             await self._lifecycle.require(session_id)
-            receipt = await self._turns.send(session_id, message)
-            result = await self._waiter.wait(session_id, message.message_id)
+            receipt = await self._turns.send(session_id, outgoing)
+            result = await self._waiter.wait(session_id, message_id)
         result = completed(result, session_id)
         return result if output_type is None else typed_output(result, output_type)
 

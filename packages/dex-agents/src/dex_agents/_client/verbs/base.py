@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Self
 from dex import Credential
 
 from dex_agents._client.address import DEFAULT_SERVER_ADDRESS, named_server_address
+from dex_agents._client.attachments import AttachmentTransfer
 from dex_agents._client.connection import Connection
 from dex_agents._client.event_reader import EventReader
 from dex_agents._client.forking import Forking
@@ -40,8 +41,9 @@ class ClientBase:
         self._events = EventReader(flow, self._connection)
         self._answers = InterruptAnswers(flow, self._connection)
         self._pages = MessagePages(self._connection, flow.list_agent_messages)
-        self._turns = TurnControl(flow, self._connection)
-        self._forking = Forking(flow, self._connection, self._lifecycle)
+        self._attachments = AttachmentTransfer(flow, self._connection)
+        self._turns = TurnControl(flow, self._connection, self._attachments)
+        self._forking = Forking(flow, self._connection, self._lifecycle, self._attachments)
 
     async def __aenter__(self) -> Self:
         if self._owns_connection:

@@ -11,7 +11,7 @@ from dex_agents._client.session_id import check_session_id
 from dex_agents._client.session_search import as_it_ended, lifecycle_of
 from dex_agents._client.verbs.base import ClientBase
 from dex_agents.following import SessionUpdate
-from dex_agents.messages import SavedMessage
+from dex_agents.messages import Attachment, SavedMessage
 from dex_agents.snapshot import AgentSnapshot, MessagePage
 
 _NEWEST_MESSAGES: Final = 20
@@ -64,6 +64,21 @@ class ReadingVerbs(ClientBase):
             for message in page.messages:
                 yield message
             position = page.next_after_sequence
+
+    async def read_attachment(self, session_id: str, attachment: Attachment) -> bytes:
+        """Return the content of a media block whose content the session keeps. Works after the session's end too.
+
+        Args:
+            session_id: The session.
+            attachment: From a `MediaBlock` of one of its messages.
+
+        Raises:
+            AttachmentNotKeptError: The session does not keep it.
+            SessionNotFoundError: There is no such session.
+        """
+        check_session_id(session_id)
+        await self._lifecycle.require(session_id)
+        return await self._attachments.read(session_id, attachment)
 
     async def events(self, session_id: str, *, token: str = "") -> AsyncGenerator[StreamedEvent]:
         """Read a session's raw live events until the caller stops; `follow_session` makes a view of them.

@@ -1,0 +1,119 @@
+"""Brings contents that are too large for a message to a session, in pieces, and reads them again."""
+
+import base64
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+from dex import RPCInvokeOptions
+
+from dex_agents._client.connection import Connection
+from dex_agents._client.outgoing import OutgoingMessage
+from dex_agents._client.service_errors import raised_by_worker
+from dex_agents._storage.attachment_documents import (
+    AttachmentOffer,
+    AttachmentPieces,
+    AttachmentRequest,
+    piece_name,
+)
+from dex_agents._storage.limits import ATTACHMENT_PIECE_BYTES, MAX_PIECES_PER_CALL
+from dex_agents._storage.schema import ATTACHMENTS
+from dex_agents.errors import AttachmentNotKeptError, SessionFullError
+from dex_agents.messages import Attachment
+from dex_agents.snapshot import UserMessage
+
+if TYPE_CHECKING:
+    from dex_agents.session_flow import AgentSessionFlow
+
+
+class AttachmentTransfer:
+    """The attachments of one agent's sessions.
+
+    Args:
+        flow: The agent.
+        connection: To the server.
+    """
+
+    def __init__(self, flow: "AgentSessionFlow", connection: Connection) -> None:
+        self._flow = flow
+        self._connection = connection
+
+    async def bring(self, session_id: str, outgoing: OutgoingMessage) -> UserMessage:
+        """Bring what of a message is too large to travel with it; repeated, it brings what is not there yet.
+
+        Returns:
+            The message as it travels.
+
+        Raises:
+            SessionFullError: The session has no room for it; nothing was brought.
+        """
+        if not outgoing.contents:
+            return outgoing.message
+        places = list(outgoing.contents)
+        offered = AttachmentOffer(attachments=tuple(attachment for attachment, _ in outgoing.contents.values()))
+        client = self._connection.client
+        with raised_by_worker(session_id, SessionFullError):
+            progress = await self._connection.call(
+                lambda: client.invoke_rpc(self._flow.offer_attachments, session_id, offered), session_id=session_id
+            )
+        kept = dict(zip(places, progress.entries, strict=True))
+        for place, entry in {entry.attachment.key: (place, entry) for place, entry in kept.items()}.values():
+            await self.store(session_id, entry.attachment, outgoing.contents[place][1], stored=entry.stored)
+        return outgoing.referring_to({place: entry.attachment for place, entry in kept.items()})
+
+    async def store(self, session_id: str, attachment: Attachment, content: bytes, *, stored: int = 0) -> None:
+        """Bring the pieces of a content that the session expects and does not have yet."""
+        client = self._connection.client
+        while stored < attachment.pieces:
+            last = min(stored + MAX_PIECES_PER_CALL, attachment.pieces)
+            pieces = [_piece(content, number) for number in range(stored, last)]
+            brought = AttachmentPieces(key=attachment.key, first=stored, pieces=tuple(pieces))
+            before = stored
+            stored = await self._connection.call(
+                lambda brought=brought: client.invoke_rpc(self._flow.receive_attachment_pieces, session_id, brought),
+                session_id=session_id,
+            )
+            if stored <= before:
+                raise AttachmentNotKeptError(
+                    f"session {session_id!r} takes no more than {stored} of {attachment.pieces} pieces of the "
+                    f"attachment {attachment.key!r}: repeat the call",
+                    session_id=session_id,
+                )
+
+    async def read(self, session_id: str, attachment: Attachment) -> bytes:
+        """Return a whole content.
+
+        Raises:
+            AttachmentNotKeptError: The session does not have it, or it is damaged.
+        """
+        pieces: list[bytes] = []
+        while len(pieces) < attachment.pieces:
+            found = await self._read_some(session_id, attachment, len(pieces))
+            if not found:
+                break
+            pieces += map(base64.b64decode, found)
+        content = b"".join(pieces)
+        if sha256(content).hexdigest() != attachment.id:
+            what = "not all of it" if len(content) < attachment.size else "it with another content"
+            raise AttachmentNotKeptError(
+                f"session {session_id!r} does not keep the attachment {attachment.key!r}: it has {what}",
+                session_id=session_id,
+            )
+        return content
+
+    async def _read_some(self, session_id: str, attachment: Attachment, first: int) -> Sequence[str]:
+        last = min(first + MAX_PIECES_PER_CALL, attachment.pieces)
+        request = AttachmentRequest(key=attachment.key, first=first, count=last - first)
+        names = [piece_name(attachment.key, number) for number in range(first, last)]
+        options = RPCInvokeOptions(load_attribute_map_instances=tuple(map(ATTACHMENTS.load, names)))
+        client = self._connection.client
+        page = await self._connection.call(
+            lambda: client.invoke_rpc(self._flow.read_attachment, session_id, request, options=options),
+            session_id=session_id,
+        )
+        return page.pieces
+
+
+def _piece(content: bytes, number: int) -> str:
+    start = number * ATTACHMENT_PIECE_BYTES
+    return base64.b64encode(content[start : start + ATTACHMENT_PIECE_BYTES]).decode("ascii")

@@ -1,0 +1,120 @@
+"""Takes attachments into a session, in pieces, and gives them out again."""
+
+import base64
+from collections.abc import Collection, Iterable
+
+from dex import Context
+
+from dex_agents._storage.attachment_documents import (
+    AttachmentContent,
+    AttachmentIndex,
+    AttachmentOffer,
+    AttachmentPieces,
+    AttachmentProgress,
+    AttachmentRequest,
+    piece_name,
+)
+from dex_agents._storage.limits import MAX_ATTACHMENTS, MAX_PIECES_PER_CALL
+from dex_agents._storage.records import SessionRecord
+from dex_agents._storage.schema import ATTACHMENT_INDEX, ATTACHMENTS, SESSION, find, find_instance
+from dex_agents._turn.fullness import FULL_SHARE, as_stored, attached_bytes, stored_bytes
+from dex_agents.errors import SessionFullError
+from dex_agents.messages import Attachment, Block, MediaBlock
+from dex_agents.options import AgentSessionOptions
+
+
+def offer(context: Context, offered: AttachmentOffer, options: AgentSessionOptions) -> AttachmentProgress:
+    """Stage that attachments will arrive; those that the session knows by their content are not taken again.
+
+    The caller holds the lock of the list.
+
+    Raises:
+        SessionFullError: There is no room for them; nothing is staged.
+    """
+    index = _index(context)
+    known = {entry.attachment.id: entry for entry in sorted(index.entries, key=lambda entry: entry.is_complete)}
+    new = {each.id: each for each in offered.attachments if each.id not in known}
+    if new:
+        _check_room(context, index, new.values(), options)
+        index = index.with_new(new.values())
+        ATTACHMENT_INDEX.set(context, index)
+        known |= {entry.attachment.id: entry for entry in index.entries if entry.attachment.id in new}
+    return AttachmentProgress(entries=tuple(known[each.id] for each in offered.attachments))
+
+
+def expect_attachments(context: Context, attachments: Iterable[Attachment]) -> None:
+    """Stage that a fork will receive these attachments, under their keys; the caller holds the lock of the list."""
+    index = _index(context)
+    known = {entry.attachment.key for entry in index.entries}
+    new = [each for each in attachments if each.key not in known]
+    if new:
+        ATTACHMENT_INDEX.set(context, index.with_new(new))
+
+
+def receive_pieces(context: Context, brought: AttachmentPieces) -> int:
+    """Stage pieces that follow those that are there; the caller holds the lock of the list.
+
+    Returns:
+        How many pieces of the attachment are there now: what to go on with.
+    """
+    index = _index(context)
+    entry = next((entry for entry in index.entries if entry.attachment.key == brought.key), None)
+    if entry is None:
+        raise ValueError(f"the session expects no attachment {brought.key!r}: offer it first")
+    end = brought.first + len(brought.pieces)
+    if not 0 <= brought.first <= entry.stored < end <= entry.attachment.pieces:
+        return entry.stored
+    for number in range(entry.stored, end):
+        content = base64.b64decode(brought.pieces[number - brought.first])
+        ATTACHMENTS.set(context, piece_name(brought.key, number), content)
+    ATTACHMENT_INDEX.set(context, index.with_stored(brought.key, end))
+    return end
+
+
+def read_pieces(context: Context, request: AttachmentRequest) -> AttachmentContent:
+    """Return pieces of an attachment; the caller has loaded them."""
+    pieces: list[str] = []
+    for number in range(request.first, request.first + min(request.count, MAX_PIECES_PER_CALL)):
+        piece = find_instance(context, ATTACHMENTS, piece_name(request.key, number))
+        if piece is None:
+            break
+        pieces.append(base64.b64encode(piece).decode("ascii"))
+    return AttachmentContent(pieces=tuple(pieces))
+
+
+def attachments_of(content: Iterable[Block]) -> list[Attachment]:
+    """Return the attachments to which blocks refer."""
+    return [block.attachment for block in content if isinstance(block, MediaBlock) and block.attachment is not None]
+
+
+def keeps_all(context: Context, content: Iterable[Block]) -> bool:
+    """Whether the session has everything to which blocks refer."""
+    attachments = attachments_of(content)
+    if not attachments:
+        return True
+    index = _index(context)
+    return all(map(index.keeps, attachments))
+
+
+def _index(context: Context) -> AttachmentIndex:
+    return find(context, ATTACHMENT_INDEX) or AttachmentIndex()
+
+
+def _check_room(
+    context: Context, index: AttachmentIndex, new: Collection[Attachment], options: AgentSessionOptions
+) -> None:
+    stored = stored_bytes(find(context, SESSION) or SessionRecord(), attached_bytes(context, options))
+    added = as_stored(sum(attachment.size for attachment in new), options)
+    if stored + added >= FULL_SHARE * options.session_capacity_bytes:
+        raise SessionFullError(
+            f"the message was refused: session {context.flow_id!r} keeps about {stored:,} bytes, its media have "
+            f"{added:,}, and a server lets it have {options.session_capacity_bytes:,}; fork an earlier turn, begin a "
+            "new session, or store what is large elsewhere and send its uri",
+            session_id=context.flow_id,
+        )
+    if len(index.entries) + len(new) > MAX_ATTACHMENTS:
+        raise SessionFullError(
+            f"the message was refused: session {context.flow_id!r} keeps {len(index.entries)} large contents, at most "
+            f"{MAX_ATTACHMENTS} are possible; fork an earlier turn, or begin a new session",
+            session_id=context.flow_id,
+        )

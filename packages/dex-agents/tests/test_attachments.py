@@ -1,0 +1,455 @@
+"""Messages with media that no Step could be sent: they reach the model whole, and are stored once."""
+
+import asyncio
+import base64
+import secrets
+import sqlite3
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+
+import pytest
+
+from dex_agents import AgentHost, AgentSessionFlow, AgentSessionOptions
+from dex_agents._client import attachments
+from dex_agents._client.outgoing import OutgoingMessage
+from dex_agents._storage.bounded_cache import BoundedCache
+from dex_agents._storage.limits import MAX_LARGE_MESSAGE_BYTES
+from dex_agents._turn import attachment_reader, handing_back
+from dex_agents.encryption import Encryption
+from dex_agents.errors import (
+    AttachmentNotKeptError,
+    ConfigurationError,
+    EngineUnavailableError,
+    MessageIdReusedError,
+    MessageTooLargeError,
+    SessionFullError,
+    TurnFailedError,
+)
+from dex_agents.messages import Attachment, MediaBlock, SavedMessage, TextBlock
+from dex_agents.session import AgentSession
+from dex_agents.snapshot import UserMessage
+from dex_agents.sync import SyncAgentHost
+from support.durable_processes import DurableProcesses
+from support.scripted_runner import LOG_VARIABLE, read_runs
+from support.scripted_sessions import pending, snapshot_when
+from support.seeing_agent import MIB, digest, image, media, seeing_flow, sights
+from support.waiting import wait_for
+
+LARGE = image(2 * MIB)
+LOOK = "What is this?"
+
+
+@asynccontextmanager
+async def session_in(directory: Path, flow: AgentSessionFlow | None = None) -> AsyncGenerator[AgentSession]:
+    async with AgentHost(flow or seeing_flow(), directory=directory) as host:
+        session = host.session("s-1")
+        await session.start()
+        yield session
+
+
+@pytest.fixture
+async def session(tmp_path: Path, log: Path) -> AsyncGenerator[AgentSession]:
+    async with session_in(tmp_path / "engine") as session:
+        yield session
+
+
+def forget_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every Step run as on a Worker that has just begun."""
+    monkeypatch.setattr(BoundedCache, "get", lambda _, __: None)  # pyright: ignore
+
+
+def values_of(directory: Path) -> dict[str, int]:
+    """Return the sizes of what the engine keeps of the session's maps and attributes now."""
+    with closing(sqlite3.connect(directory / "engine.db")) as connection:
+        sizes: dict[str, int] = {}
+        for name, instance, size in connection.execute("SELECT map_name, instance, length(value) FROM attribute"):
+            sizes[name or instance] = sizes.get(name or instance, 0) + size
+        return sizes
+
+
+def all_bytes(directory: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in directory.rglob("*") if path.is_file())
+
+
+def attachments_in(message: SavedMessage) -> list[Attachment]:
+    blocks = [block for block in message.message.blocks if isinstance(block, MediaBlock)]
+    return [block.attachment for block in blocks if block.attachment is not None]
+
+
+@pytest.mark.parametrize("form", ["standard", "url", "data-url"])
+@pytest.mark.parametrize("worker", ["one that remembers", "one that copies", "a new one every Step"])
+async def test_the_model_sees_the_very_bytes_in_every_step_and_the_state_keeps_a_reference(
+    tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch, form: str, worker: str
+) -> None:
+    if worker == "a new one every Step":
+        forget_everything(monkeypatch)
+    small, seen = image(20_000, seed=2), digest(LARGE)
+    async with session_in(tmp_path, seeing_flow(form, shares=worker == "one that remembers")) as session:
+        script = TextBlock(text="call read_a\ncall write_b\nsay done")
+        await session.ask([script, media(LARGE)], timeout=20)
+        await session.ask("call read_c\nsay again", timeout=20)
+        await session.ask([TextBlock(text="say both"), media(small)], timeout=20)
+
+        assert sights(log, "call_tool") == [[seen]] * 3
+        assert sights(log, "run_model") == [*[[seen]] * 5, [seen, digest(small)]]
+        sizes = values_of(tmp_path)
+        assert len(LARGE) <= sizes["AgentAttachments"] < len(LARGE) + 2_000
+        assert sizes["FrameworkRunState"] < 60_000 + len(small)
+        assert sizes["AgentMessages"] < 60_000 + len(small)
+
+
+async def test_a_session_goes_on_with_its_images_after_everything_was_started_again(
+    tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with session_in(tmp_path) as session:
+        await session.ask([TextBlock(text="say one"), media(LARGE)], timeout=20)
+    forget_everything(monkeypatch)
+
+    async with session_in(tmp_path, seeing_flow()) as session:
+        await session.ask("call read_a\nsay two", timeout=20)
+
+    assert sights(log) == [[digest(LARGE)]] * 4
+
+
+async def test_people_see_a_reference_and_read_the_content_by_it_also_after_the_end(session: AgentSession) -> None:
+    await session.ask([TextBlock(text="say one"), media(LARGE)], timeout=20)
+
+    (said, _), (shown, _) = (await session.messages()).messages, (await session.snapshot()).messages
+    await session.stop()
+
+    assert said == shown
+    (attachment,) = attachments_in(said)
+    assert (attachment.size, attachment.pieces) == (len(LARGE), 6)
+    assert said.message.text == "say one"
+    assert await session.read_attachment(attachment) == LARGE
+
+
+def test_a_program_without_an_event_loop_sends_and_reads_images_too(tmp_path: Path, log: Path) -> None:
+    with SyncAgentHost(AgentHost(seeing_flow(), directory=tmp_path)) as host:
+        session = host.session("s-1")
+        session.start()
+        session.ask([TextBlock(text="say one"), media(LARGE)], timeout=20)
+        (attachment,) = attachments_in(session.messages().messages[0])
+        assert session.read_attachment(attachment) == LARGE
+
+
+async def test_the_same_image_is_stored_once_however_often_it_is_sent(
+    session: AgentSession, tmp_path: Path, log: Path
+) -> None:
+    await session.ask([TextBlock(text="say one"), media(LARGE), media(LARGE)], timeout=20)
+    await session.ask([media(LARGE), TextBlock(text="say two")], timeout=20)
+    (first, *_) = (await session.messages()).messages
+    again = next(block for block in first.message.blocks if isinstance(block, MediaBlock))
+    await session.ask([TextBlock(text="say three"), again], timeout=20)
+
+    assert sights(log) == [[digest(LARGE)] * count for count in (2, 3, 4)]
+    assert values_of(tmp_path / "engine")["AgentAttachments"] < len(LARGE) + 2_000
+
+
+async def test_a_client_that_dies_in_the_middle_of_an_upload_goes_on_where_it_was(
+    session: AgentSession, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    carried: list[int] = []
+    piece = attachments._piece  # pyright: ignore[reportPrivateUsage]
+
+    def dies_at_the_fourth(content: bytes, number: int) -> str:
+        carried.append(number)
+        if carried == [0, 1, 2, 3]:
+            raise KeyboardInterrupt
+        return piece(content, number)
+
+    monkeypatch.setattr(attachments, "_piece", dies_at_the_fourth)
+    monkeypatch.setattr(attachments, "MAX_PIECES_PER_CALL", 1)
+    content = [TextBlock(text="say one"), media(LARGE)]
+    with pytest.raises(KeyboardInterrupt):
+        await session.client.send_user_message("s-1", content, message_id="m-1")
+    assert (await session.snapshot()).last_sequence == 0
+
+    first = await session.send(content, message_id="m-1")
+    second = await session.send(content, message_id="m-1")
+    await session.wait_for_result("m-1", timeout=20)
+
+    assert (first.repeated, second.repeated) == (False, True)
+    assert carried == [0, 1, 2, 3, 3, 4, 5]
+    assert sights(log) == [[digest(LARGE)]]
+    with pytest.raises(MessageIdReusedError, match="another message with the id 'm-1'"):
+        await session.send([content[0], media(image(2 * MIB, seed=3))], message_id="m-1")
+
+
+async def test_two_clients_that_send_the_same_image_at_once_store_it_once(
+    session: AgentSession, tmp_path: Path, log: Path
+) -> None:
+    content = [TextBlock(text="say one"), media(LARGE)]
+    await asyncio.gather(*(session.ask(content, timeout=20) for _ in range(3)))
+
+    assert sights(log)[-1] == [digest(LARGE)] * 3
+    assert values_of(tmp_path / "engine")["AgentAttachments"] < len(LARGE) + 2_000
+
+
+async def test_what_is_too_large_is_refused_with_its_size_and_the_limit(session: AgentSession) -> None:
+    too_large = media(image(MAX_LARGE_MESSAGE_BYTES * 3 // 4))
+    with pytest.raises(MessageTooLargeError, match=r"has 16,777,\d+ bytes, at most 16,777,216 .* with its media"):
+        await session.send([too_large])
+    with pytest.raises(MessageTooLargeError, match=r"has 600,\d+ bytes, at most 524,288 .* without large media"):
+        await session.send([TextBlock(text="x" * 600_000), media(LARGE)])
+    with pytest.raises(MessageTooLargeError, match=r"at most 262,144 .* with its media \(`send` takes 16,777,216\)"):
+        await session.steer([media(LARGE)])
+    with pytest.raises(ConfigurationError, match="data_base64 of block 1 of the message is no base64"):
+        await session.send([TextBlock(text="look"), MediaBlock(media_type="image/png", data_base64="ü" * 600_000)])
+    assert (await session.snapshot()).queued_messages == 0
+
+
+async def test_a_reference_to_what_the_session_does_not_keep_is_refused(session: AgentSession) -> None:
+    unknown = Attachment(id="0" * 64, key="0" * 16, size=5, pieces=1)
+    block = MediaBlock(media_type="image/png", attachment=unknown)
+
+    for send in (session.send, session.steer):
+        with pytest.raises(
+            AttachmentNotKeptError, match="refers to an attachment that the session does not keep: send"
+        ):
+            await send([TextBlock(text=LOOK), block])
+    with pytest.raises(AttachmentNotKeptError, match=r"does not keep the attachment '0{16}': it has not all of it"):
+        await session.read_attachment(unknown)
+
+
+async def test_a_full_session_refuses_an_image_before_it_takes_any_of_it(tmp_path: Path, log: Path) -> None:
+    options = AgentSessionOptions(session_capacity_bytes=5 * MIB)
+    async with session_in(tmp_path, seeing_flow(options=options)) as session:
+        for seed in (1, 2):
+            await session.ask([TextBlock(text="say hello"), media(image(2 * MIB, seed))], timeout=20)
+        before = values_of(tmp_path)
+
+        with pytest.raises(SessionFullError, match=r"its media have 2,097,152, and a server lets it have 5,242,880; f"):
+            await session.send([TextBlock(text="say more"), media(image(2 * MIB, 3))])
+
+        assert values_of(tmp_path) == before
+        assert (await session.ask("say text fits", timeout=20)).text == "text fits"
+
+
+async def test_a_message_that_steers_may_refer_to_what_the_session_keeps(session: AgentSession, log: Path) -> None:
+    await session.ask([TextBlock(text="say one"), media(LARGE)], timeout=20)
+    (first, *_) = (await session.messages()).messages
+    again = next(block for block in first.message.blocks if isinstance(block, MediaBlock))
+
+    await session.steer([TextBlock(text="say two"), again], message_id="m-2")
+    await session.wait_for_result("m-2", timeout=20)
+
+    assert sights(log)[-1] == [digest(LARGE)] * 2
+
+
+async def test_an_attempt_that_cannot_read_an_image_is_repeated_and_nothing_is_lost(
+    session: AgentSession, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forget_everything(monkeypatch)
+    monkeypatch.setattr(handing_back, "TOOL_DELAYS_SECONDS", (1,))
+    reader = session.client.flow.attachments
+    read = reader._read  # pyright: ignore[reportPrivateUsage]
+    assert read is not None
+    failures = 0
+
+    async def fails_now_and_then(session_id: str, attachment: Attachment) -> bytes:
+        nonlocal failures
+        failures += 1
+        if failures in (1, 3):  # the first attempt of the first model call, and of the write
+            raise EngineUnavailableError("the engine is away")
+        return await read(session_id, attachment)
+
+    reader.connect(fails_now_and_then)
+    result = await session.ask([TextBlock(text="call write_a\nsay done"), media(LARGE)], timeout=20)
+
+    assert (result.text, sights(log, "call_tool")) == ("done", [[digest(LARGE)]])
+    assert (await session.snapshot()).unsettled_calls == ()
+
+
+async def test_a_worker_without_a_connection_fails_the_turn_and_says_what_to_do(
+    tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forget_everything(monkeypatch)
+    async with session_in(tmp_path, seeing_flow(options=AgentSessionOptions(run_model_limit=1))) as session:
+        session.client.flow.attachments.disconnect()
+        with pytest.raises(TurnFailedError, match="no connection for it: serve the agent by an AgentHost"):
+            await session.ask([TextBlock(text="say one"), media(LARGE)], timeout=20)
+
+
+@pytest.mark.parametrize("end", ["cancelled", "failed"])
+async def test_a_turn_that_ends_early_keeps_its_images(session: AgentSession, log: Path, end: str) -> None:
+    await session.send([TextBlock(text="call read_a\ncall write_b!\nfail"), media(LARGE)], message_id="m-1")
+    (interrupt,) = await pending(session)
+    if end == "cancelled":
+        await session.cancel_turn()
+    else:
+        await session.approve(interrupt.interrupt_id)
+    await snapshot_when(session, "awaiting_user_message")
+
+    assert sights(log, "close_turn") == [[digest(LARGE)]]
+    await session.ask("say on", timeout=20)
+    assert sights(log)[-1] == [digest(LARGE)]
+
+
+async def test_hooks_that_redact_see_the_reference_and_may_hide_it(tmp_path: Path, log: Path) -> None:
+    seen: list[MediaBlock] = []
+
+    def hide(saved: SavedMessage) -> SavedMessage:
+        media_blocks = [block for block in saved.message.blocks if isinstance(block, MediaBlock)]
+        seen.extend(media_blocks)
+        texts = tuple(block for block in saved.message.blocks if isinstance(block, TextBlock))
+        return saved.model_copy(update={"message": saved.message.model_copy(update={"blocks": texts})})
+
+    async with session_in(tmp_path, seeing_flow(options=AgentSessionOptions(redact_message=hide))) as session:
+        await session.ask([TextBlock(text="say one"), media(LARGE)], timeout=20)
+        (shown, *_) = (await session.messages()).messages
+
+    assert attachments_in(shown) == []
+    assert [(block.data_base64, block.attachment is not None) for block in seen] == [(None, True)]
+    assert sights(log) == [[digest(LARGE)]]
+
+
+async def test_a_compaction_that_drops_images_lets_later_steps_read_none(
+    tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forget_everything(monkeypatch)
+    reads: list[str] = []
+    contents = attachment_reader.AttachmentReader.contents
+
+    async def counted(self: attachment_reader.AttachmentReader, session_id: str, wanted: list[Attachment]):
+        reads.extend(attachment.key for attachment in wanted)
+        return await contents(self, session_id, wanted)
+
+    monkeypatch.setattr(attachment_reader.AttachmentReader, "contents", counted)
+    async with session_in(tmp_path, seeing_flow(options=AgentSessionOptions(compaction=5_000))) as session:
+        await session.ask([TextBlock(text="say one"), media(LARGE)], timeout=20)
+        await session.ask("pad 9000", timeout=20)
+        assert sights(log, "compact") == []  # an image has 1,600 tokens, although its base64 would have many more
+        await session.ask("say three", timeout=20)
+        assert sights(log, "compact") == [[digest(LARGE)]]
+        reads.clear()
+        await session.ask("say four", timeout=20)
+
+    assert reads == []
+    assert sights(log)[-1] == []
+
+
+async def test_a_session_without_large_messages_has_nothing_of_it(
+    session: AgentSession, tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attachment_reader.AttachmentReader, "contents", None)
+    small = image(300_000)
+    await session.ask([TextBlock(text="call read_a\nsay one"), media(small)], timeout=20)
+
+    assert sights(log) == [[digest(small)]] * 3
+    assert not [name for name in values_of(tmp_path / "engine") if "Attachment" in name]
+    assert attachments_in((await session.messages()).messages[0]) == []
+
+
+async def test_a_fork_has_the_images_of_its_history_and_outlives_the_old_session(
+    tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forget_everything(monkeypatch)
+    other = image(2 * MIB, seed=2)
+    async with session_in(tmp_path) as session:
+        await session.ask([TextBlock(text="say one"), media(LARGE)], timeout=20)
+        await session.ask([TextBlock(text="say two"), media(other)], timeout=20)
+
+        fork = await session.fork("s-2", from_sequence=2)
+        await session.purge()
+
+        await fork.ask([TextBlock(text="call read_a\nsay on"), media(LARGE)], timeout=20)
+        assert sights(log, "call_tool") == [[digest(LARGE)] * 2]
+        (attachment,) = attachments_in((await fork.messages()).messages[0])
+        assert await fork.read_attachment(attachment) == LARGE
+        assert len(LARGE) < values_of(tmp_path)["AgentAttachments"] < len(LARGE) + 2_000
+
+
+async def test_a_fork_that_broke_off_takes_the_rest_of_an_image(
+    session: AgentSession, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await session.ask([TextBlock(text="say one"), media(LARGE)], timeout=20)
+    store = attachments.AttachmentTransfer.store
+
+    async def breaks_off(self: attachments.AttachmentTransfer, *arguments: object) -> None:
+        raise EngineUnavailableError("the engine is away")
+
+    monkeypatch.setattr(attachments.AttachmentTransfer, "store", breaks_off)
+    with pytest.raises(EngineUnavailableError):
+        await session.fork("s-2")
+    monkeypatch.setattr(attachments.AttachmentTransfer, "store", store)
+
+    # A message for the fork, with an image of its own, may come at any time.
+    waits = session.client.session("s-2")
+    await waits.send([TextBlock(text="say two"), media(LARGE)], message_id="m-2")
+    fork = await session.fork("s-2")
+    await fork.wait_for_result("m-2", timeout=20)
+
+    assert sights(log)[-1] == [digest(LARGE)] * 2
+
+
+async def test_a_purge_deletes_images_also_those_of_messages_that_were_never_sent(
+    session: AgentSession, tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await session.ask([TextBlock(text="say one"), media(LARGE)], timeout=20)
+    monkeypatch.setattr(attachments, "MAX_PIECES_PER_CALL", 1)
+    outgoing = OutgoingMessage.of(
+        UserMessage(message_id="m-1", content=(TextBlock(text=LOOK), media(image(MIB, seed=2))))
+    )
+    monkeypatch.setattr(attachments, "_piece", lambda _, __: 1 / 0)  # pyright: ignore
+    with pytest.raises(ZeroDivisionError):
+        await session.client._attachments.bring("s-1", outgoing)  # pyright: ignore[reportPrivateUsage]
+
+    await session.purge()
+
+    assert "AgentAttachments" not in values_of(tmp_path / "engine")
+    with closing(sqlite3.connect(tmp_path / "engine" / "engine.db")) as connection:
+        (kept,) = connection.execute("SELECT sum(length(value)) FROM attribute").fetchone()
+    assert kept < 5_000
+
+
+async def test_encrypted_sessions_encrypt_images_and_their_names_tell_nothing(
+    tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forget_everything(monkeypatch)
+    options = AgentSessionOptions(at_rest=Encryption({"k": secrets.token_bytes(32)}, write_with="k"))
+    async with session_in(tmp_path / "engine", seeing_flow(options=options)) as session:
+        await session.ask([TextBlock(text="call read_a\nsay one"), media(LARGE)], timeout=20)
+        (attachment,) = attachments_in((await session.messages()).messages[0])
+        assert await session.read_attachment(attachment) == LARGE
+
+    assert sights(log) == [[digest(LARGE)]] * 3
+    stored = all_bytes(tmp_path / "engine")
+    for secret in (LARGE[1000:1016], base64.b64encode(LARGE[3000:3012]), digest(LARGE).encode()):
+        assert secret not in stored
+
+
+async def test_a_session_that_is_encrypted_later_reads_the_images_of_before(tmp_path: Path, log: Path) -> None:
+    sealed_looking = b"dexa1.k." + LARGE
+    async with session_in(tmp_path) as session:
+        await session.ask([TextBlock(text="say one"), media(sealed_looking)], timeout=20)
+    options = AgentSessionOptions(at_rest=Encryption({"k": secrets.token_bytes(32)}, write_with="k"))
+    async with session_in(tmp_path, seeing_flow(options=options)) as session:
+        (attachment,) = attachments_in((await session.messages()).messages[0])
+        assert await session.read_attachment(attachment) == sealed_looking
+
+
+async def test_a_worker_that_is_killed_in_the_model_call_of_an_image_is_followed_by_another(
+    tmp_path: Path, log: Path
+) -> None:
+    environment = {LOG_VARIABLE: str(log)}
+    with DurableProcesses(tmp_path, "support.seeing_agent:seeing_flow", environment) as processes:
+        processes.start_engine()
+        victim = processes.start_worker()
+        async with AgentHost(seeing_flow(), address=processes.address, worker=False) as host:
+            session = host.session("s-1")
+            await session.start()
+            script = TextBlock(text="call read_a\nstream-hold hello")
+            asking = asyncio.create_task(session.ask([script, media(LARGE)], timeout=30))
+            await wait_for(lambda: looked(log, 3), what="the second model call on the first Worker", seconds=30)
+            processes.start_worker()
+            processes.kill_worker(victim)
+            assert (await asking).text == "hello"
+
+    assert sights(log) == [[digest(LARGE)]] * 4
+    assert len({run["worker"] for run in read_runs(log) if run["kind"] == "saw"}) == 2
+
+
+async def looked(log: Path, times: int) -> bool:
+    return await asyncio.to_thread(lambda: len(sights(log)) >= times)
