@@ -1,0 +1,56 @@
+"""One conversation about a large image, which every adapter has with its scripted model."""
+
+import base64
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+import pytest
+from pydantic import JsonValue
+
+from dex_agents import AgentHost, AgentSessionFlow
+from dex_agents._storage.bounded_cache import BoundedCache
+from dex_agents.messages import TextBlock
+from support.seeing_agent import MIB, image, media
+
+IMAGE: Final = image(6 * MIB)
+
+_FORMS: Final = (base64.b64encode(IMAGE).decode(), base64.urlsafe_b64encode(IMAGE).decode())
+
+
+async def talk_about_an_image(
+    make_flow: Callable[[], AgentSessionFlow], directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Have three turns, the first and the third of them with a tool call; all is started again before the third.
+
+    The agent's model replies with a call, "one", "two", a call, and "three".
+    """
+    async with AgentHost(make_flow(), directory=directory) as host:
+        session = host.session("s-1")
+        await session.start()
+        first = await session.ask([TextBlock(text="What is this?"), media(IMAGE)], timeout=60)
+        second = await session.ask("And now?", timeout=60)
+    monkeypatch.setattr(BoundedCache, "get", lambda _, __: None)  # pyright: ignore
+    async with AgentHost(make_flow(), directory=directory) as host:
+        third = await host.session("s-1").ask("And then?", timeout=60)
+    assert [first.text, second.text, third.text] == ["one", "two", "three"]
+    sizes = _sizes(directory)
+    assert len(IMAGE) <= sizes["AgentAttachments"] < len(IMAGE) + 1_000
+    assert sum(size for name, size in sizes.items() if name != "AgentAttachments") < 100_000
+
+
+def times_shown(request: JsonValue) -> int:
+    """Return how often the image stands in what a model was shown."""
+    if isinstance(request, str):
+        return max(request.count(form) for form in _FORMS)
+    if isinstance(request, dict):
+        return sum(map(times_shown, request.values()))
+    return sum(map(times_shown, request)) if isinstance(request, list) else 0
+
+
+def _sizes(directory: Path) -> dict[str, int]:
+    with closing(sqlite3.connect(directory / "engine.db")) as connection:
+        rows = connection.execute("SELECT map_name, sum(length(value)) FROM attribute GROUP BY map_name")
+        return dict(rows.fetchall())
