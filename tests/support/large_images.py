@@ -36,7 +36,7 @@ async def talk_about_an_image(
     async with AgentHost(make_flow(), directory=directory) as host:
         third = await host.session("s-1").ask("And then?", timeout=60)
     assert [first.text, second.text, third.text] == ["one", "two", "three"]
-    sizes = _sizes(directory)
+    sizes = stored_sizes(directory)
     assert len(IMAGE) <= sizes["AgentAttachments"] < len(IMAGE) + 1_000
     assert sum(size for name, size in sizes.items() if name != "AgentAttachments") < 100_000
 
@@ -50,7 +50,8 @@ def times_shown(request: JsonValue) -> int:
     return sum(map(times_shown, request)) if isinstance(request, list) else 0
 
 
-def _sizes(directory: Path) -> dict[str, int]:
+def stored_sizes(directory: Path) -> dict[str, int]:
+    """Return the bytes of each map that the engine keeps now."""
     with closing(sqlite3.connect(directory / "engine.db")) as connection:
         rows = connection.execute("SELECT map_name, sum(length(value)) FROM attribute GROUP BY map_name")
         return dict(rows.fetchall())

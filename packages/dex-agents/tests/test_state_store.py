@@ -1,6 +1,9 @@
 """The framework's state over many turns: what comes back, how many packs it takes, and what they cost to write."""
 
+import base64
+import hashlib
 import json
+import random
 from collections.abc import Iterator
 from typing import Any, cast
 
@@ -9,9 +12,13 @@ from dex import Context
 from pydantic import JsonValue
 
 from dex_agents._storage import state_store
+from dex_agents._storage.attached_texts import MARK, AttachedTexts
 from dex_agents._storage.bounded_cache import BoundedCache
+from dex_agents._storage.state_cache import KnownState
 from dex_agents._storage.state_store import HEAD_KEY, StateStore
+from dex_agents._storage.written_values import WrittenValues
 from dex_agents._stored import NOT_UNICODE
+from dex_agents.messages import Attachment
 from dex_agents.runner import FrameworkState, KeptObject
 
 
@@ -166,3 +173,78 @@ def test_a_cache_keeps_what_was_used_last_and_no_more_than_it_may() -> None:
     assert [cache.get(name) for name in "abc"] == [None, "B", "C"]
     cache.put("large", "value", 11)
     assert [cache.get(name) for name in ("b", "c", "large")] == ["B", "C", None]
+
+
+CONTENT = random.Random(1).randbytes(60_000)
+BASE64 = base64.b64encode(CONTENT).decode()
+ATTACHMENT = Attachment(id=hashlib.sha256(CONTENT).hexdigest(), key="0" * 16, size=len(CONTENT), pieces=1)
+
+
+def store_with(*contents: tuple[Attachment, str]) -> StateStore:
+    store = StateStore(CONTEXT)
+    store.take(AttachedTexts(contents))
+    return store
+
+
+def test_a_state_of_before_its_first_attachment_is_read_as_it_was_whatever_it_says(stored: MemoryMap) -> None:
+    looks_like_one = f'{MARK}[["{ATTACHMENT.key}",""]]'
+    before: list[JsonValue] = [{"role": "user", "content": looks_like_one, "more": "word " * 80}, {looks_like_one: 1}]
+    store_with().save(state_of({"messages": before}))
+    assert "attachments" not in stored.texts[HEAD_KEY]
+
+    image: list[JsonValue] = [{"role": "user", "content": f"data:image/png;base64,{BASE64}"}]
+    store = store_with((ATTACHMENT, BASE64))
+    loaded = store.load(shares=True)
+    assert loaded is not None
+    store.save(state_of({"messages": [*cast("Any", loaded.value)["messages"], *image]}), begins_turn=True)
+
+    again = store_with((ATTACHMENT, BASE64))
+    found, start = again.load(), again.load_turn_start()
+    assert found is not None and start is not None
+    assert found.value == {"messages": [*before, *image]}
+    assert start.value == {"messages": before}
+    assert again.attachments == (ATTACHMENT,)
+    assert all(BASE64[:100] not in text for text in stored.texts.values())
+
+
+def test_what_a_state_does_not_have_any_more_is_not_asked_for_but_its_texts_stay_true(stored: MemoryMap) -> None:
+    said: JsonValue = {"role": "user", "content": f"{MARK}[]"}
+    first = store_with((ATTACHMENT, BASE64))
+    first.save(state_of({"messages": [said, {"role": "user", "content": BASE64}]}))
+    first.end_turn()
+
+    store_with((ATTACHMENT, BASE64)).save(state_of({"messages": [said]}), begins_turn=True)
+    running = StateStore(CONTEXT)
+    assert running.attachments == (ATTACHMENT,)  # what an undone turn goes back to has it
+    running.take(AttachedTexts([(ATTACHMENT, BASE64)]))
+    running.end_turn()
+
+    ended = StateStore(CONTEXT)
+    assert ended.attachments == ()
+    assert ended.load() == state_of({"messages": [said]})
+    ended.save(state_of({"messages": [said, said]}))
+    assert value_now() == {"messages": [said, said]}
+
+
+def test_a_state_of_earlier_is_given_away_without_contents_and_begins_another_session(stored: MemoryMap) -> None:
+    value: JsonValue = {"messages": [{"role": "user", "content": BASE64}, *messages_of(1)]}
+    store_with((ATTACHMENT, BASE64)).save(state_of(value))
+
+    earlier = StateStore(CONTEXT).load_at(stored.texts[HEAD_KEY])
+    assert earlier is not None
+    assert earlier.attachments == (ATTACHMENT,)
+    assert len(earlier.state.model_dump_json()) < 3_000
+    packs, head = state_store.first_save(earlier)
+    stored.texts.clear()
+    for pack in packs:
+        state_store.write_pack(CONTEXT, pack)
+    state_store.write_head(CONTEXT, head)
+
+    fork = store_with((ATTACHMENT, BASE64))
+    assert fork.attachments == (ATTACHMENT,)
+    assert fork.load() == state_of(value)
+
+
+def test_what_is_remembered_of_a_state_counts_its_contents() -> None:
+    written = WrittenValues()
+    assert KnownState(None, written, 1_000, 5_000).size == KnownState(None, written, 1_000).size + 2 * 5_000

@@ -14,11 +14,16 @@ CHUNK_BYTES: Final = 512 * 1024
 
 _LEVEL: Final = 6
 
+_PLAIN: Final = "{"
+"""How a chunk begins that is one row of JSON; no base64 does."""
+
 
 def pack(rows: Iterable[Row]) -> list[str]:
     """Write rows as chunks.
 
     Equal rows give equal chunks. A chunk that was written is never written again, so new rows cost their own size.
+    A row that is larger than a chunk stays plain JSON: the session keeps the documents in it beside the state, and
+    finds them only where they are not compressed.
     """
     chunks: list[str] = []
     lines: list[bytes] = []
@@ -28,6 +33,9 @@ def pack(rows: Iterable[Row]) -> list[str]:
         if lines and size + len(line) > CHUNK_BYTES:
             chunks.append(_compress(lines))
             lines, size = [], 0
+        if len(line) > CHUNK_BYTES and _is_unicode(line):
+            chunks.append(line.decode())
+            continue
         lines.append(line)
         size += len(line)
     if lines:
@@ -43,12 +51,23 @@ def unpack(chunks: Iterable[str]) -> list[Row]:
     """
     rows: list[Row] = []
     for chunk in chunks:
+        if chunk.startswith(_PLAIN):
+            rows.append(cast("Row", json.loads(chunk)))
+            continue
         try:
             lines = zlib.decompress(base64.b64decode(chunk, validate=True)).split(b"\n")
         except zlib.error as error:
             raise ValueError(f"a chunk of transcript rows cannot be decompressed: {error}") from error
         rows += (cast("Row", json.loads(line.decode("utf-8", "surrogatepass"))) for line in lines)
     return rows
+
+
+def _is_unicode(line: bytes) -> bool:
+    try:
+        line.decode()
+    except UnicodeDecodeError:  # a lone surrogate, which the session would replace
+        return False
+    return True
 
 
 def _compress(lines: Sequence[bytes]) -> str:

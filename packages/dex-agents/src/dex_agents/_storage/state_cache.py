@@ -25,8 +25,8 @@ _STATES_BYTES: Final = 128 * 1024 * 1024
 _BYTES_OF_A_CHARACTER: Final = 10
 """Of a state's JSON: the text itself, its values, and about as much again that a runner made of them."""
 
-_COPIES_OF_A_CONTENT: Final = 3
-"""Of an attachment's content: the text in the value, in its JSON, and what a runner made of it."""
+_COPIES_OF_A_CONTENT: Final = 2
+"""Of an attachment's content: in the value, and in its JSON or in what a runner made of it."""
 
 
 @dataclass(frozen=True)
