@@ -1,9 +1,7 @@
 """One conversation about a large image, which every adapter has with its scripted model."""
 
 import base64
-import sqlite3
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 from typing import Final
 
@@ -11,9 +9,9 @@ import pytest
 from pydantic import JsonValue
 
 from dex_agents import AgentHost, AgentSessionFlow
-from dex_agents._storage.bounded_cache import BoundedCache
 from dex_agents.messages import TextBlock
 from support.seeing_agent import MIB, image, media
+from support.seeing_sessions import forget_everything, values_of
 
 IMAGE: Final = image(6 * MIB)
 
@@ -32,11 +30,11 @@ async def talk_about_an_image(
         await session.start()
         first = await session.ask([TextBlock(text="What is this?"), media(IMAGE)], timeout=60)
         second = await session.ask("And now?", timeout=60)
-    monkeypatch.setattr(BoundedCache, "get", lambda _, __: None)  # pyright: ignore
+    forget_everything(monkeypatch)
     async with AgentHost(make_flow(), directory=directory) as host:
         third = await host.session("s-1").ask("And then?", timeout=60)
     assert [first.text, second.text, third.text] == ["one", "two", "three"]
-    sizes = stored_sizes(directory)
+    sizes = values_of(directory)
     assert len(IMAGE) <= sizes["AgentAttachments"] < len(IMAGE) + 1_000
     assert sum(size for name, size in sizes.items() if name != "AgentAttachments") < 100_000
 
@@ -48,10 +46,3 @@ def times_shown(request: JsonValue) -> int:
     if isinstance(request, dict):
         return sum(map(times_shown, request.values()))
     return sum(map(times_shown, request)) if isinstance(request, list) else 0
-
-
-def stored_sizes(directory: Path) -> dict[str, int]:
-    """Return the bytes of each map that the engine keeps now."""
-    with closing(sqlite3.connect(directory / "engine.db")) as connection:
-        rows = connection.execute("SELECT map_name, sum(length(value)) FROM attribute GROUP BY map_name")
-        return dict(rows.fetchall())

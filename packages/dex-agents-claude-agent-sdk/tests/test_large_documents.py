@@ -7,14 +7,13 @@ from pathlib import Path
 import pytest
 
 from dex_agents import AgentHost, AgentSessionFlow
-from dex_agents._storage.bounded_cache import BoundedCache
 from dex_agents.messages import MediaBlock, TextBlock
 from dex_agents_claude_agent_sdk import session_flow
 from dex_agents_claude_agent_sdk._rows import CHUNK_BYTES, pack, unpack
 from support.claude_sessions import POLICIES, Shop, call, shown
 from support.fake_provider import Reply
-from support.large_images import stored_sizes
 from support.seeing_agent import MIB, image
+from support.seeing_sessions import forget_everything, values_of
 
 DOCUMENT = b"%PDF-1.4" + image(3 * MIB)
 
@@ -33,13 +32,13 @@ async def test_the_model_sees_a_large_document_in_every_turn_after_tools_and_res
         session = host.session("s-1")
         await session.start()
         await session.ask([TextBlock(text="What is this?"), document], timeout=60)
-    monkeypatch.setattr(BoundedCache, "get", lambda _, __: None)  # pyright: ignore
+    forget_everything(monkeypatch)
     async with AgentHost(make_flow(), directory=tmp_path / "engine") as host:
         await host.session("s-1").ask("And now?", timeout=60)
 
     seen = [json.dumps([block for _, block in shown(request)]).count(data) for request in shop.provider.requests]
     assert seen == [1, 1, 1]
-    assert stored_sizes(tmp_path / "engine")["FrameworkRunState"] < 50_000
+    assert values_of(tmp_path / "engine")["FrameworkRunState"] < 50_000
 
 
 @pytest.mark.parametrize("text", ["ü", "\ud800 is half of a character"])

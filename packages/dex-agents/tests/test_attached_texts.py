@@ -104,7 +104,7 @@ values: st.SearchStrategy[JsonValue] = st.recursive(
 
 
 @given(values)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_any_state_joins_to_what_was_split_whatever_looks_like_a_reference(value: JsonValue) -> None:
     parts = StateParts({})
 
@@ -117,7 +117,7 @@ def test_any_state_joins_to_what_was_split_whatever_looks_like_a_reference(value
 
 
 @given(values, values)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_the_next_state_shares_parts_and_both_stay_readable(first: JsonValue, second: JsonValue) -> None:
     parts = StateParts({})
     before = parts.split({"items": [first, "x" * 300]}, 1, attached=ATTACHED)

@@ -1,22 +1,18 @@
 """Messages with media that no Step could be sent: they reach the model whole, and are stored once."""
 
 import asyncio
-import base64
-import secrets
-import sqlite3
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 import pytest
+from dex import WorkerInvocationError
 
-from dex_agents import AgentHost, AgentSessionFlow, AgentSessionOptions
+from dex_agents import AgentHost, AgentSessionOptions
 from dex_agents._client import attachments
-from dex_agents._client.outgoing import OutgoingMessage
-from dex_agents._storage.bounded_cache import BoundedCache
+from dex_agents._client.attachments import AttachmentTransfer
+from dex_agents._storage.attachment_documents import AttachmentOffer, AttachmentPieces
 from dex_agents._storage.limits import MAX_LARGE_MESSAGE_BYTES
 from dex_agents._turn import attachment_reader, handing_back
-from dex_agents.encryption import Encryption
 from dex_agents.errors import (
     AttachmentNotKeptError,
     ConfigurationError,
@@ -28,24 +24,13 @@ from dex_agents.errors import (
 )
 from dex_agents.messages import Attachment, MediaBlock, SavedMessage, TextBlock
 from dex_agents.session import AgentSession
-from dex_agents.snapshot import UserMessage
 from dex_agents.sync import SyncAgentHost
-from support.durable_processes import DurableProcesses
-from support.scripted_runner import LOG_VARIABLE, read_runs
+from support.scripted_runner import read_runs
 from support.scripted_sessions import pending, snapshot_when
 from support.seeing_agent import MIB, digest, image, media, seeing_flow, sights
-from support.waiting import wait_for
+from support.seeing_sessions import LARGE, attachments_in, forget_everything, session_in, values_of
 
-LARGE = image(2 * MIB)
 LOOK = "What is this?"
-
-
-@asynccontextmanager
-async def session_in(directory: Path, flow: AgentSessionFlow | None = None) -> AsyncGenerator[AgentSession]:
-    async with AgentHost(flow or seeing_flow(), directory=directory) as host:
-        session = host.session("s-1")
-        await session.start()
-        yield session
 
 
 @pytest.fixture
@@ -54,31 +39,16 @@ async def session(tmp_path: Path, log: Path) -> AsyncGenerator[AgentSession]:
         yield session
 
 
-def forget_everything(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let every Step run as on a Worker that has just begun."""
-    monkeypatch.setattr(BoundedCache, "get", lambda _, __: None)  # pyright: ignore
-
-
-def values_of(directory: Path) -> dict[str, int]:
-    """Return the sizes of what the engine keeps of the session's maps and attributes now."""
-    with closing(sqlite3.connect(directory / "engine.db")) as connection:
-        sizes: dict[str, int] = {}
-        for name, instance, size in connection.execute("SELECT map_name, instance, length(value) FROM attribute"):
-            sizes[name or instance] = sizes.get(name or instance, 0) + size
-        return sizes
-
-
-def all_bytes(directory: Path) -> bytes:
-    return b"".join(path.read_bytes() for path in directory.rglob("*") if path.is_file())
-
-
-def attachments_in(message: SavedMessage) -> list[Attachment]:
-    blocks = [block for block in message.message.blocks if isinstance(block, MediaBlock)]
-    return [block.attachment for block in blocks if block.attachment is not None]
-
-
-@pytest.mark.parametrize("form", ["standard", "url", "data-url"])
-@pytest.mark.parametrize("worker", ["one that remembers", "one that copies", "a new one every Step"])
+@pytest.mark.parametrize(
+    ("form", "worker"),
+    [
+        ("standard", "one that remembers"),
+        ("data-url", "one that remembers"),
+        ("url", "one that copies"),
+        ("url", "a new one every Step"),
+        ("data-url", "a new one every Step"),
+    ],
+)
 async def test_the_model_sees_the_very_bytes_in_every_step_and_the_state_keeps_a_reference(
     tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch, form: str, worker: str
 ) -> None:
@@ -209,6 +179,8 @@ async def test_a_reference_to_what_the_session_does_not_keep_is_refused(session:
             AttachmentNotKeptError, match="refers to an attachment that the session does not keep: send"
         ):
             await send([TextBlock(text=LOOK), block])
+    with pytest.raises(ConfigurationError, match="give the `attachment` of a MediaBlock"):
+        await session.read_attachment(block)  # pyright: ignore[reportArgumentType]
     with pytest.raises(AttachmentNotKeptError, match=r"does not keep the attachment '0{16}': it has not all of it"):
         await session.read_attachment(unknown)
 
@@ -243,9 +215,8 @@ async def test_an_attempt_that_cannot_read_an_image_is_repeated_and_nothing_is_l
 ) -> None:
     forget_everything(monkeypatch)
     monkeypatch.setattr(handing_back, "TOOL_DELAYS_SECONDS", (1,))
-    reader = session.client.flow.attachments
-    read = reader._read  # pyright: ignore[reportPrivateUsage]
-    assert read is not None
+    monkeypatch.setattr(attachment_reader, "_PATIENCE_SECONDS", 0)
+    read = AttachmentTransfer(session.client.flow, session.client._connection).read  # pyright: ignore
     failures = 0
 
     async def fails_now_and_then(session_id: str, attachment: Attachment) -> bytes:
@@ -255,11 +226,39 @@ async def test_an_attempt_that_cannot_read_an_image_is_repeated_and_nothing_is_l
             raise EngineUnavailableError("the engine is away")
         return await read(session_id, attachment)
 
-    reader.connect(fails_now_and_then)
+    session.client.flow.attachments.connect(fails_now_and_then)
     result = await session.ask([TextBlock(text="call write_a\nsay done"), media(LARGE)], timeout=20)
 
     assert (result.text, sights(log, "call_tool")) == ("done", [[digest(LARGE)]])
     assert (await session.snapshot()).unsettled_calls == ()
+
+
+async def test_a_short_outage_costs_no_attempt_of_the_model_call(
+    session: AgentSession, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forget_everything(monkeypatch)
+    read = AttachmentTransfer(session.client.flow, session.client._connection).read  # pyright: ignore
+    outages = [EngineUnavailableError("the engine is away"), EngineUnavailableError("the engine is away")]
+
+    async def fails_at_first(session_id: str, attachment: Attachment) -> bytes:
+        if outages:
+            raise outages.pop()
+        return await read(session_id, attachment)
+
+    session.client.flow.attachments.connect(fails_at_first)
+    await session.ask([TextBlock(text="say done"), media(LARGE)], timeout=20)
+
+    assert [run["attempt"] for run in read_runs(log) if run["kind"] == "model"] == [1]
+
+
+async def test_what_no_client_of_ours_brings_is_refused(session: AgentSession) -> None:
+    flow, client = session.client.flow, session.client._connection.client  # pyright: ignore[reportPrivateUsage]
+    described = Attachment(id="0" * 64, key="0" * 16, size=5, pieces=2)
+    with pytest.raises(WorkerInvocationError, match="5 bytes have other than 2 pieces"):
+        await client.invoke_rpc(flow.offer_attachments, "s-1", AttachmentOffer(attachments=(described,)))
+    unknown = AttachmentPieces(key="0" * 16, first=0, pieces=("eA==",))
+    with pytest.raises(WorkerInvocationError, match="expects no attachment '0000000000000000': offer it first"):
+        await client.invoke_rpc(flow.receive_attachment_pieces, "s-1", unknown)
 
 
 async def test_a_worker_without_a_connection_fails_the_turn_and_says_what_to_do(
@@ -267,7 +266,7 @@ async def test_a_worker_without_a_connection_fails_the_turn_and_says_what_to_do(
 ) -> None:
     forget_everything(monkeypatch)
     async with session_in(tmp_path, seeing_flow(options=AgentSessionOptions(run_model_limit=1))) as session:
-        session.client.flow.attachments.disconnect()
+        monkeypatch.setattr(session.client.flow.attachments, "_connections", [])
         with pytest.raises(TurnFailedError, match="no connection for it: serve the agent by an AgentHost"):
             await session.ask([TextBlock(text="say one"), media(LARGE)], timeout=20)
 
@@ -340,116 +339,3 @@ async def test_a_session_without_large_messages_has_nothing_of_it(
     assert sights(log) == [[digest(small)]] * 3
     assert not [name for name in values_of(tmp_path / "engine") if "Attachment" in name]
     assert attachments_in((await session.messages()).messages[0]) == []
-
-
-async def test_a_fork_has_the_images_of_its_history_and_outlives_the_old_session(
-    tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    forget_everything(monkeypatch)
-    other = image(2 * MIB, seed=2)
-    async with session_in(tmp_path) as session:
-        await session.ask([TextBlock(text="say one"), media(LARGE)], timeout=20)
-        await session.ask([TextBlock(text="say two"), media(other)], timeout=20)
-
-        fork = await session.fork("s-2", from_sequence=2)
-        await session.purge()
-
-        await fork.ask([TextBlock(text="call read_a\nsay on"), media(LARGE)], timeout=20)
-        assert sights(log, "call_tool") == [[digest(LARGE)] * 2]
-        (attachment,) = attachments_in((await fork.messages()).messages[0])
-        assert await fork.read_attachment(attachment) == LARGE
-        assert len(LARGE) < values_of(tmp_path)["AgentAttachments"] < len(LARGE) + 2_000
-
-
-async def test_a_fork_that_broke_off_takes_the_rest_of_an_image(
-    session: AgentSession, log: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await session.ask([TextBlock(text="say one"), media(LARGE)], timeout=20)
-    store = attachments.AttachmentTransfer.store
-
-    async def breaks_off(self: attachments.AttachmentTransfer, *arguments: object) -> None:
-        raise EngineUnavailableError("the engine is away")
-
-    monkeypatch.setattr(attachments.AttachmentTransfer, "store", breaks_off)
-    with pytest.raises(EngineUnavailableError):
-        await session.fork("s-2")
-    monkeypatch.setattr(attachments.AttachmentTransfer, "store", store)
-
-    # A message for the fork, with an image of its own, may come at any time.
-    waits = session.client.session("s-2")
-    await waits.send([TextBlock(text="say two"), media(LARGE)], message_id="m-2")
-    fork = await session.fork("s-2")
-    await fork.wait_for_result("m-2", timeout=20)
-
-    assert sights(log)[-1] == [digest(LARGE)] * 2
-
-
-async def test_a_purge_deletes_images_also_those_of_messages_that_were_never_sent(
-    session: AgentSession, tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await session.ask([TextBlock(text="say one"), media(LARGE)], timeout=20)
-    monkeypatch.setattr(attachments, "MAX_PIECES_PER_CALL", 1)
-    outgoing = OutgoingMessage.of(
-        UserMessage(message_id="m-1", content=(TextBlock(text=LOOK), media(image(MIB, seed=2))))
-    )
-    monkeypatch.setattr(attachments, "_piece", lambda _, __: 1 / 0)  # pyright: ignore
-    with pytest.raises(ZeroDivisionError):
-        await session.client._attachments.bring("s-1", outgoing)  # pyright: ignore[reportPrivateUsage]
-
-    await session.purge()
-
-    assert "AgentAttachments" not in values_of(tmp_path / "engine")
-    with closing(sqlite3.connect(tmp_path / "engine" / "engine.db")) as connection:
-        (kept,) = connection.execute("SELECT sum(length(value)) FROM attribute").fetchone()
-    assert kept < 5_000
-
-
-async def test_encrypted_sessions_encrypt_images_and_their_names_tell_nothing(
-    tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    forget_everything(monkeypatch)
-    options = AgentSessionOptions(at_rest=Encryption({"k": secrets.token_bytes(32)}, write_with="k"))
-    async with session_in(tmp_path / "engine", seeing_flow(options=options)) as session:
-        await session.ask([TextBlock(text="call read_a\nsay one"), media(LARGE)], timeout=20)
-        (attachment,) = attachments_in((await session.messages()).messages[0])
-        assert await session.read_attachment(attachment) == LARGE
-
-    assert sights(log) == [[digest(LARGE)]] * 3
-    stored = all_bytes(tmp_path / "engine")
-    for secret in (LARGE[1000:1016], base64.b64encode(LARGE[3000:3012]), digest(LARGE).encode()):
-        assert secret not in stored
-
-
-async def test_a_session_that_is_encrypted_later_reads_the_images_of_before(tmp_path: Path, log: Path) -> None:
-    sealed_looking = b"dexa1.k." + LARGE
-    async with session_in(tmp_path) as session:
-        await session.ask([TextBlock(text="say one"), media(sealed_looking)], timeout=20)
-    options = AgentSessionOptions(at_rest=Encryption({"k": secrets.token_bytes(32)}, write_with="k"))
-    async with session_in(tmp_path, seeing_flow(options=options)) as session:
-        (attachment,) = attachments_in((await session.messages()).messages[0])
-        assert await session.read_attachment(attachment) == sealed_looking
-
-
-async def test_a_worker_that_is_killed_in_the_model_call_of_an_image_is_followed_by_another(
-    tmp_path: Path, log: Path
-) -> None:
-    environment = {LOG_VARIABLE: str(log)}
-    with DurableProcesses(tmp_path, "support.seeing_agent:seeing_flow", environment) as processes:
-        processes.start_engine()
-        victim = processes.start_worker()
-        async with AgentHost(seeing_flow(), address=processes.address, worker=False) as host:
-            session = host.session("s-1")
-            await session.start()
-            script = TextBlock(text="call read_a\nstream-hold hello")
-            asking = asyncio.create_task(session.ask([script, media(LARGE)], timeout=30))
-            await wait_for(lambda: looked(log, 3), what="the second model call on the first Worker", seconds=30)
-            processes.start_worker()
-            processes.kill_worker(victim)
-            assert (await asking).text == "hello"
-
-    assert sights(log) == [[digest(LARGE)]] * 4
-    assert len({run["worker"] for run in read_runs(log) if run["kind"] == "saw"}) == 2
-
-
-async def looked(log: Path, times: int) -> bool:
-    return await asyncio.to_thread(lambda: len(sights(log)) >= times)

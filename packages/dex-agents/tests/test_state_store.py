@@ -13,6 +13,7 @@ from pydantic import JsonValue
 
 from dex_agents._storage import state_store
 from dex_agents._storage.attached_texts import MARK, AttachedTexts
+from dex_agents._storage.attachment_documents import AttachmentEntry, AttachmentIndex
 from dex_agents._storage.bounded_cache import BoundedCache
 from dex_agents._storage.state_cache import KnownState
 from dex_agents._storage.state_store import HEAD_KEY, StateStore
@@ -180,13 +181,23 @@ BASE64 = base64.b64encode(CONTENT).decode()
 ATTACHMENT = Attachment(id=hashlib.sha256(CONTENT).hexdigest(), key="0" * 16, size=len(CONTENT), pieces=1)
 
 
+@pytest.fixture
+def kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The session keeps the attachment."""
+    index = AttachmentIndex(entries=(AttachmentEntry(attachment=ATTACHMENT, stored=1),))
+    monkeypatch.setattr(state_store, "find", lambda _, __: index)  # pyright: ignore
+
+
 def store_with(*contents: tuple[Attachment, str]) -> StateStore:
     store = StateStore(CONTEXT)
     store.take(AttachedTexts(contents))
     return store
 
 
-def test_a_state_of_before_its_first_attachment_is_read_as_it_was_whatever_it_says(stored: MemoryMap) -> None:
+@pytest.mark.usefixtures("kept")
+def test_a_state_of_before_its_first_attachment_is_read_as_it_was_whatever_it_says(
+    stored: MemoryMap, kept: None
+) -> None:
     looks_like_one = f'{MARK}[["{ATTACHMENT.key}",""]]'
     before: list[JsonValue] = [{"role": "user", "content": looks_like_one, "more": "word " * 80}, {looks_like_one: 1}]
     store_with().save(state_of({"messages": before}))
@@ -207,7 +218,10 @@ def test_a_state_of_before_its_first_attachment_is_read_as_it_was_whatever_it_sa
     assert all(BASE64[:100] not in text for text in stored.texts.values())
 
 
-def test_what_a_state_does_not_have_any_more_is_not_asked_for_but_its_texts_stay_true(stored: MemoryMap) -> None:
+@pytest.mark.usefixtures("kept")
+def test_what_a_state_does_not_have_any_more_is_not_asked_for_but_its_texts_stay_true(
+    stored: MemoryMap, kept: None
+) -> None:
     said: JsonValue = {"role": "user", "content": f"{MARK}[]"}
     first = store_with((ATTACHMENT, BASE64))
     first.save(state_of({"messages": [said, {"role": "user", "content": BASE64}]}))
@@ -226,13 +240,16 @@ def test_what_a_state_does_not_have_any_more_is_not_asked_for_but_its_texts_stay
     assert value_now() == {"messages": [said, said]}
 
 
-def test_a_state_of_earlier_is_given_away_without_contents_and_begins_another_session(stored: MemoryMap) -> None:
+@pytest.mark.usefixtures("kept")
+def test_a_state_of_earlier_is_given_away_without_contents_and_begins_another_session(
+    stored: MemoryMap, kept: None
+) -> None:
     value: JsonValue = {"messages": [{"role": "user", "content": BASE64}, *messages_of(1)]}
     store_with((ATTACHMENT, BASE64)).save(state_of(value))
 
     earlier = StateStore(CONTEXT).load_at(stored.texts[HEAD_KEY])
     assert earlier is not None
-    assert earlier.attachments == (ATTACHMENT,)
+    assert earlier.attachments == (ATTACHMENT.key,)
     assert len(earlier.state.model_dump_json()) < 3_000
     packs, head = state_store.first_save(earlier)
     stored.texts.clear()

@@ -118,8 +118,9 @@ class AgentHost:
                     warn_of_unknown_names(flow)
                     flow.partial_texts.connect(partial(connection.client.invoke_rpc, flow.keep_partial_text))
                     resources.push_async_callback(flow.partial_texts.disconnect)
-                    flow.attachments.connect(AttachmentTransfer(flow, connection).read)
-                    resources.callback(flow.attachments.disconnect)
+                    read_attachment = AttachmentTransfer(flow, connection).read
+                    flow.attachments.connect(read_attachment)
+                    resources.callback(flow.attachments.disconnect, read_attachment)
                 worker = RunningWorker(
                     connection, max_concurrent_tasks=self._max_concurrent_tasks, drain_timeout=self._drain_timeout
                 )

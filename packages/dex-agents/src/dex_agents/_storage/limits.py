@@ -31,7 +31,7 @@ MAX_LARGE_MESSAGE_BYTES: Final = 16 * 1024 * 1024
 """Of one user message with its media as base64: what a server takes as one value (spec: `values.maxValueBytes`)."""
 
 ATTACHMENT_PIECE_BYTES: Final = 384 * 1024
-"""Of one piece of an attachment; 512 KiB as base64."""
+"""Of one piece of an attachment; 512 KiB as base64. For ever: a client may finish what one of another release began."""
 
 MAX_PIECES_PER_CALL: Final = 4
 """Pieces that one RPC carries: 2 MiB, and about as much again with what every RPC loads of a session."""

@@ -3,7 +3,7 @@
 Each RunModel Step writes one head and the packs of what is new, so a long session's bytes grow with its content only.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,8 +12,9 @@ from pydantic import JsonValue
 from pydantic_core import from_json
 
 from dex_agents._storage.attached_texts import NOTHING_ATTACHED, AttachedTexts
+from dex_agents._storage.attachment_documents import AttachmentIndex
 from dex_agents._storage.limits import MAX_PLAIN_STATE_BYTES, MAX_STATE_BYTES
-from dex_agents._storage.schema import RUN_STATE, find_instance
+from dex_agents._storage.schema import ATTACHMENT_INDEX, RUN_STATE, find, find_instance
 from dex_agents._storage.state_cache import STATES, KnownState, StateKey, keep_pack, read_pack
 from dex_agents._storage.state_packs import Pack, merged, pack_up
 from dex_agents._storage.state_parts import Part, Split, StateParts, dump, with_kept_items
@@ -34,8 +35,8 @@ class StateHead(Stored):
     """The root of a stored state and who wrote it.
 
     Attributes:
-        attachments: Those to which its parts refer; None in a session without attachments, whose texts stand for
-            themselves.
+        attachments: The keys of those to which its parts refer; None in a session without attachments, whose texts
+            stand for themselves.
     """
 
     version: int = 1
@@ -44,14 +45,14 @@ class StateHead(Stored):
     format: int
     next_part: int
     root: JsonValue
-    attachments: tuple[Attachment, ...] | None = None
+    attachments: tuple[str, ...] | None = None
 
     def stored_json(self) -> str:
         """Return the head as it is stored: most sessions have no attachments."""
         return self.model_dump_json(exclude={"attachments"} if self.attachments is None else None)
 
     @classmethod
-    def of(cls, state: FrameworkState, split: Split, attachments: tuple[Attachment, ...] | None) -> "StateHead":
+    def of(cls, state: FrameworkState, split: Split, attachments: tuple[str, ...] | None) -> "StateHead":
         """Return the head of a state that was split."""
         return cls(
             framework=state.framework,
@@ -69,11 +70,11 @@ class EarlierState:
 
     Attributes:
         state: With references in place of contents, when there are `attachments`.
-        attachments: Those to which it refers; None in a session without attachments.
+        attachments: The keys of those to which it refers; None in a session without attachments.
     """
 
     state: FrameworkState
-    attachments: tuple[Attachment, ...] | None
+    attachments: tuple[str, ...] | None
 
 
 class StateStore:
@@ -108,7 +109,8 @@ class StateStore:
     def attachments(self) -> tuple[Attachment, ...]:
         """What `take` needs before this state, or the one with which the turn began, can be loaded."""
         heads = (head for head in (self._head, self._turn_start) if head is not None)
-        return tuple({each.key: each for head in heads for each in head.attachments or ()}.values())
+        keys = {key for head in heads for key in head.attachments or ()}
+        return kept_attachments(self._context, keys) if keys else ()
 
     def take(self, attached: AttachedTexts) -> None:
         """Take the contents of attachments: of these, and of what else the next state may have."""
@@ -182,7 +184,9 @@ class StateStore:
         is_alike = before is not None and (before.attached_characters is None) is (attached is None)
         written_before = before.written if before is not None and is_alike else None
         split = self._parts.split(state.value, next_part, written_before, self._number_of, attached)
-        head = StateHead.of(state, split, None if attached is None else self._used(attached, split.root))
+        # Only those that the new state still has: what a compaction dropped need not be read any more.
+        used = None if attached is None else tuple(sorted(self._parts.attached(split.root)))
+        head = StateHead.of(state, split, used)
         head_text = head.stored_json()
         new_bytes = sum(split.sizes.values()) + 2 * len(head_text.encode())
         if self.size() + new_bytes > MAX_STATE_BYTES:
@@ -199,13 +203,8 @@ class StateStore:
         RUN_STATE.set(self._context, HEAD_KEY, head_text)
         if key_before:
             STATES.forget(key_before)  # only an undone turn asks for it again
-        attached_characters = None if head.attachments is None else sum(map(_characters_of, head.attachments))
-        self._remember(KnownState(split.value, split.written, split.characters, attached_characters))
-
-    def _used(self, attached: AttachedTexts, root: JsonValue) -> tuple[Attachment, ...]:
-        """Return the attachments that a new state still has: what a compaction dropped need not be read any more."""
-        used = self._parts.attached(root)
-        return tuple(attachment for key, attachment in attached.attachments.items() if key in used)
+        characters = None if attached is None else sum(len(attached.content(key)) for key in head.attachments or ())
+        self._remember(KnownState(split.value, split.written, split.characters, characters))
 
     def _number_of(self, text: str) -> int | None:
         found = (pack.numbers.get(text) for pack in self._packs.values())
@@ -322,8 +321,10 @@ def _state_with(head: StateHead, value: JsonValue) -> FrameworkState:
     )
 
 
-def _characters_of(attachment: Attachment) -> int:
-    return -(-attachment.size // 3) * 4
+def kept_attachments(context: Context, keys: Collection[str]) -> tuple[Attachment, ...]:
+    """Return the session's attachments of these keys."""
+    index = find(context, ATTACHMENT_INDEX) or AttachmentIndex()
+    return tuple(entry.attachment for entry in index.entries if entry.attachment.key in keys)
 
 
 def first_save(earlier: EarlierState) -> tuple[list[dict[int, JsonValue]], str]:

@@ -3,8 +3,10 @@
 import asyncio
 import base64
 from collections.abc import Awaitable, Callable, Iterable
-from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import Final
+
+from tenacity import AsyncRetrying, retry_if_exception, stop_after_delay, wait_random_exponential
 
 from dex_agents._storage.attached_texts import AttachedTexts
 from dex_agents._storage.bounded_cache import BoundedCache
@@ -13,6 +15,9 @@ from dex_agents.messages import Attachment
 
 _CACHE_BYTES: Final = 128 * 1024 * 1024
 """Of contents as base64, in this process: what one full session may have, and half as much again."""
+
+_PATIENCE_SECONDS: Final = 10.0
+"""For an engine or a Worker that is away: an attempt of a model call is worth a wait."""
 
 _contents: Final = BoundedCache[str, str](_CACHE_BYTES)
 """By key, which is random: whoever has it in a session's state has the content too, and forks share it."""
@@ -25,20 +30,26 @@ class ContentUnreachableError(DexAgentsError):
     """The content of an attachment cannot be read now. Another attempt, or another Worker, may."""
 
 
+@dataclass(frozen=True)
+class _Connection:
+    read: ReadContent
+    loop: asyncio.AbstractEventLoop
+    turn: asyncio.Lock
+
+
 class AttachmentReader:
-    """Reads attachments of one agent's sessions, while a host serves the agent."""
+    """Reads attachments of one agent's sessions while hosts serve the agent, by the host of the Step's event loop."""
 
     def __init__(self) -> None:
-        self._read: ReadContent | None = None
-        self._turn: asyncio.Lock | None = None
+        self._connections: list[_Connection] = []
 
     def connect(self, read: ReadContent) -> None:
-        """Read by this from now on; called in the Worker's event loop."""
-        self._read, self._turn = read, asyncio.Lock()
+        """Read by this from now on, in the event loop that runs."""
+        self._connections.append(_Connection(read, asyncio.get_running_loop(), asyncio.Lock()))
 
-    def disconnect(self) -> None:
-        """Read nothing any more."""
-        self._read = self._turn = None
+    def disconnect(self, read: ReadContent) -> None:
+        """Read by this no longer."""
+        self._connections = [each for each in self._connections if each.read != read]
 
     async def contents(self, session_id: str, attachments: Iterable[Attachment]) -> AttachedTexts:
         """Return the contents of some attachments of a session.
@@ -54,25 +65,36 @@ class AttachmentReader:
         known = _contents.get(attachment.key)
         if known is not None:
             return known
-        # One at a time: Steps that run together mostly want the same one.
-        async with self._turn or nullcontext():
-            known = _contents.get(attachment.key)
-            if known is None:
-                known = base64.b64encode(await self._fetched(session_id, attachment)).decode("ascii")
-                _contents.put(attachment.key, known, len(known))
-        return known
-
-    async def _fetched(self, session_id: str, attachment: Attachment) -> bytes:
-        if self._read is None:
+        loop = asyncio.get_running_loop()
+        connection = next((each for each in reversed(self._connections) if each.loop is loop), None)
+        if connection is None:
             raise ContentUnreachableError(
                 f"an attachment of session {session_id!r} cannot be read, since this Worker has no connection for it: "
                 "serve the agent by an AgentHost"
             )
-        try:
-            return await self._read(session_id, attachment)
-        except AttachmentNotKeptError:
-            raise
-        except DexAgentsError as error:
-            raise ContentUnreachableError(
-                f"an attachment of session {session_id!r} cannot be read now: {error}"
-            ) from error
+        # One at a time: Steps that run together mostly want the same one.
+        async with connection.turn:
+            known = _contents.get(attachment.key)
+            if known is None:
+                known = base64.b64encode(await _fetched(connection.read, session_id, attachment)).decode("ascii")
+                _contents.put(attachment.key, known, len(known))
+        return known
+
+
+def _may_pass(error: BaseException) -> bool:
+    return isinstance(error, DexAgentsError) and not isinstance(error, AttachmentNotKeptError)
+
+
+async def _fetched(read: ReadContent, session_id: str, attachment: Attachment) -> bytes:
+    retrying = AsyncRetrying(
+        retry=retry_if_exception(_may_pass),
+        stop=stop_after_delay(_PATIENCE_SECONDS),
+        wait=wait_random_exponential(multiplier=0.1, max=2),
+        reraise=True,
+    )
+    try:
+        return await retrying(read, session_id, attachment)
+    except AttachmentNotKeptError:
+        raise
+    except DexAgentsError as error:
+        raise ContentUnreachableError(f"an attachment of session {session_id!r} cannot be read now: {error}") from error

@@ -14,7 +14,7 @@ from dex_agents._storage.attachment_documents import (
     AttachmentRequest,
     piece_name,
 )
-from dex_agents._storage.limits import MAX_ATTACHMENTS, MAX_PIECES_PER_CALL
+from dex_agents._storage.limits import ATTACHMENT_PIECE_BYTES, MAX_ATTACHMENTS, MAX_PIECES_PER_CALL
 from dex_agents._storage.records import SessionRecord
 from dex_agents._storage.schema import ATTACHMENT_INDEX, ATTACHMENTS, SESSION, find, find_instance
 from dex_agents._turn.fullness import FULL_SHARE, as_stored, attached_bytes, stored_bytes
@@ -31,6 +31,9 @@ def offer(context: Context, offered: AttachmentOffer, options: AgentSessionOptio
     Raises:
         SessionFullError: There is no room for them; nothing is staged.
     """
+    for attachment in offered.attachments:
+        if attachment.pieces != -(-attachment.size // ATTACHMENT_PIECE_BYTES):
+            raise ValueError(f"{attachment.size} bytes have other than {attachment.pieces} pieces")
     index = _index(context)
     known = {entry.attachment.id: entry for entry in sorted(index.entries, key=lambda entry: entry.is_complete)}
     new = {each.id: each for each in offered.attachments if each.id not in known}
@@ -66,6 +69,8 @@ def receive_pieces(context: Context, brought: AttachmentPieces) -> int:
         return entry.stored
     for number in range(entry.stored, end):
         content = base64.b64decode(brought.pieces[number - brought.first])
+        if len(content) > ATTACHMENT_PIECE_BYTES:
+            raise ValueError(f"a piece has {len(content)} bytes, at most {ATTACHMENT_PIECE_BYTES} are possible")
         ATTACHMENTS.set(context, piece_name(brought.key, number), content)
     ATTACHMENT_INDEX.set(context, index.with_stored(brought.key, end))
     return end

@@ -21,7 +21,14 @@ from dex_agents._storage.kept_turns import TurnEnd, kept_parts, turn_ends
 from dex_agents._storage.message_log import message_key
 from dex_agents._storage.records import MessageIndex
 from dex_agents._storage.session_editor import SessionEditor
-from dex_agents._storage.state_store import EarlierState, PartsMissingError, StateStore, write_head, write_pack
+from dex_agents._storage.state_store import (
+    EarlierState,
+    PartsMissingError,
+    StateStore,
+    kept_attachments,
+    write_head,
+    write_pack,
+)
 from dex_agents._turn.attachments import expect_attachments
 from dex_agents.messages import Attachment
 from dex_agents.runner import FrameworkState
@@ -44,6 +51,8 @@ def read_end(context: Context, request: TurnEndRequest) -> TurnEndPage:
         earlier = store.load_at(end.head)
     except PartsMissingError:
         return TurnEndPage(forkable=_forkable(store, ends))
+    keys = None if earlier is None else earlier.attachments
+    attachments = None if keys is None else kept_attachments(context, keys)
     text = "null" if earlier is None else earlier.state.model_dump_json()
     next_offset = request.offset + _PAGE_CHARACTERS
     has_more = next_offset < len(text)
@@ -56,7 +65,7 @@ def read_end(context: Context, request: TurnEndRequest) -> TurnEndPage:
         settings=(schema.find(context, schema.SETTINGS) or SessionSettings()).values,
         deleted_before_sequence=index.deleted_before_sequence,
         text=text[request.offset : next_offset],
-        attachments=None if earlier is None else earlier.attachments,
+        attachments=attachments,
         next_offset=next_offset if has_more else None,
         summary=summary_after(context, end.record.turn_number) if end.record.context and not has_more else None,
     )
@@ -122,4 +131,5 @@ def _fork(context: Context) -> ForkRecord:
 
 def state_of(text: str, attachments: tuple[Attachment, ...] | None) -> EarlierState | None:
     """Return the state whose pieces were read."""
-    return None if text == "null" else EarlierState(FrameworkState.model_validate_json(text), attachments)
+    keys = None if attachments is None else tuple(attachment.key for attachment in attachments)
+    return None if text == "null" else EarlierState(FrameworkState.model_validate_json(text), keys)

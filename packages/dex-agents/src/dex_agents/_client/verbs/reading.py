@@ -10,6 +10,7 @@ from dex_agents._client.message_pages import check_page
 from dex_agents._client.session_id import check_session_id
 from dex_agents._client.session_search import as_it_ended, lifecycle_of
 from dex_agents._client.verbs.base import ClientBase
+from dex_agents.checks import check_instance
 from dex_agents.following import SessionUpdate
 from dex_agents.messages import Attachment, SavedMessage
 from dex_agents.snapshot import AgentSnapshot, MessagePage
@@ -74,9 +75,11 @@ class ReadingVerbs(ClientBase):
 
         Raises:
             AttachmentNotKeptError: The session does not keep it.
+            ConfigurationError: It is no Attachment.
             SessionNotFoundError: There is no such session.
         """
         check_session_id(session_id)
+        check_instance("attachment", attachment, Attachment, "give the `attachment` of a MediaBlock")
         await self._lifecycle.require(session_id)
         return await self._attachments.read(session_id, attachment)
 
