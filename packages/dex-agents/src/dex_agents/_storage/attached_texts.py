@@ -7,6 +7,7 @@ anybody says can be taken for a reference.
 """
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Final, TypeAlias, cast
@@ -25,8 +26,11 @@ MARK_AS_JSON: Final = "\\u0001attachment:"
 """The same within JSON."""
 
 _HEAD_CHARACTERS: Final = 64
-_CANDIDATES: Final = 64
-"""Places at which a content is looked for by its first characters, before all of it is; most have one."""
+"""By so many of its first characters a content is looked for."""
+
+_RUN: Final = re.compile(rf"[A-Za-z0-9+/_-]{{{_HEAD_CHARACTERS},}}")
+_MOST_IN_FRONT: Final = 1024
+"""Characters of base64 that may stand directly in front of a content."""
 
 _DEEPEST: Final = MAX_STATE_NESTING + 8
 """Levels that are looked into: what is deeper is refused when it is stored, with an error of its own."""
@@ -109,34 +113,50 @@ class AttachedTexts:
         return segments[0] if len(segments) == 1 else "".join(segments)
 
     def _written(self, text: str) -> str:
-        if len(text) < self._shortest:
-            return text if not text.startswith(MARK) else MARK + _encode([text])
-        segments: list[str | Reference] = [text]
-        for reference in self._references:
-            needle = self.content(*reference)
-            segments = [
-                part
-                for segment in segments
-                for part in (_split(segment, needle, reference) if isinstance(segment, str) else (segment,))
-            ]
-        is_plain = len(segments) == 1 and isinstance(segments[0], str)
+        segments = list(self._segments(text)) if len(text) >= self._shortest else [text]
+        is_plain = all(isinstance(segment, str) for segment in segments)
         return text if is_plain and not text.startswith(MARK) else MARK + _encode(segments)
+
+    def _segments(self, text: str) -> Iterator[str | Reference]:
+        """Take a text apart at its contents, each of which begins near the start of a run of base64, or follows one."""
+        written = 0
+        for run in _RUN.finditer(text):
+            start, end = run.span()
+            while end - start >= self._shortest and (found := self._find(text, start)) is not None:
+                place, reference = found
+                if place > written:
+                    yield text[written:place]
+                yield reference
+                start = written = place + len(self.content(*reference))
+        if written < len(text):
+            yield text[written:]
+
+    def _find(self, text: str, start: int) -> tuple[int, Reference] | None:
+        for place in range(start, start + _MOST_IN_FRONT):
+            for reference in self._by_head.get(text[place : place + _HEAD_CHARACTERS], ()):
+                if text.startswith(self.content(*reference), place):
+                    return place, reference
+        return None
 
     @cached_property
     def _shortest(self) -> int:
         return min((len(base64.rstrip("=")) for _, base64 in self._contents.values()), default=1 << 62)
 
     @cached_property
-    def _references(self) -> Sequence[Reference]:
-        """What is looked for, in this order: the longest first, since a content may begin like another one."""
-        found: list[tuple[int, Reference]] = []
+    def _by_head(self) -> Mapping[str, Sequence[Reference]]:
+        """What may begin with some characters, the longest first: a content may begin like another one."""
+        found: dict[str, list[tuple[int, Reference]]] = {}
         for key, (_, base64) in self._contents.items():
             alphabets = ("", "url") if "+" in base64 or "/" in base64 else ("",)
-            found += [(len(base64), (key, form)) for form in alphabets]
-            if base64.endswith("="):
-                bare = [f"{form}-bare".removeprefix("-") for form in alphabets]
-                found += [(len(base64.rstrip("=")), (key, form)) for form in bare]
-        return [reference for _, reference in sorted(found, key=lambda each: each[0], reverse=True)]
+            bare = [f"{form}-bare".removeprefix("-") for form in alphabets] if base64.endswith("=") else []
+            for form in (*alphabets, *bare):
+                length = len(base64.rstrip("=")) if form in bare else len(base64)
+                head = _FORMS[form](base64[:_HEAD_CHARACTERS])
+                found.setdefault(head, []).append((length, (key, form)))
+        return {
+            head: [reference for _, reference in sorted(references, key=lambda each: each[0], reverse=True)]
+            for head, references in found.items()
+        }
 
 
 NOTHING_ATTACHED: Final = AttachedTexts()
@@ -159,30 +179,6 @@ def keys_in(value: JsonValue) -> Iterator[str]:
 def _parsed(text: str) -> list[str | Reference]:
     segments = cast("list[str | list[str]]", from_json(text[len(MARK) :]))
     return [segment if isinstance(segment, str) else (segment[0], segment[1]) for segment in segments]
-
-
-def _split(text: str, needle: str, reference: Reference) -> Iterator[str | Reference]:
-    start = 0
-    while (place := _find(text, needle, start)) >= 0:
-        if place > start:
-            yield text[start:place]
-        yield reference
-        start = place + len(needle)
-    if start < len(text):
-        yield text[start:]
-
-
-def _find(text: str, needle: str, start: int) -> int:
-    """Find a long text in another one, fast where it stands at one of few places that look like it."""
-    head = needle[:_HEAD_CHARACTERS]
-    for _ in range(_CANDIDATES):
-        if len(text) - start < len(needle):
-            return -1
-        start = text.find(head, start)
-        if start < 0 or text.startswith(needle, start):
-            return start
-        start += 1
-    return text.find(needle, start)
 
 
 def _is_same(one: object, other: object) -> bool:
