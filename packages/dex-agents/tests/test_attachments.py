@@ -199,6 +199,14 @@ async def test_a_full_session_refuses_an_image_before_it_takes_any_of_it(tmp_pat
         assert (await session.ask("say text fits", timeout=20)).text == "text fits"
 
 
+async def test_a_session_keeps_a_bounded_number_of_contents(
+    session: AgentSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dex_agents._turn.attachments.MAX_ATTACHMENTS", 1)
+    with pytest.raises(SessionFullError, match="keeps 0 large contents, at most 1 are possible; fork an earlier turn"):
+        await session.send([TextBlock(text=LOOK), media(LARGE), media(image(MIB, seed=2))])
+
+
 async def test_a_message_that_steers_may_refer_to_what_the_session_keeps(session: AgentSession, log: Path) -> None:
     await session.ask([TextBlock(text="say one"), media(LARGE)], timeout=20)
     (first, *_) = (await session.messages()).messages

@@ -202,6 +202,7 @@ def test_a_state_of_before_its_first_attachment_is_read_as_it_was_whatever_it_sa
     before: list[JsonValue] = [{"role": "user", "content": looks_like_one, "more": "word " * 80}, {looks_like_one: 1}]
     store_with().save(state_of({"messages": before}))
     assert "attachments" not in stored.texts[HEAD_KEY]
+    assert json.loads(stored.texts[HEAD_KEY])["format"] == 1
 
     image: list[JsonValue] = [{"role": "user", "content": f"data:image/png;base64,{BASE64}"}]
     store = store_with((ATTACHMENT, BASE64))
@@ -215,6 +216,8 @@ def test_a_state_of_before_its_first_attachment_is_read_as_it_was_whatever_it_sa
     assert found.value == {"messages": [*before, *image]}
     assert start.value == {"messages": before}
     assert again.attachments == (ATTACHMENT,)
+    # A release that would show the model the reference does not know that format.
+    assert (found.format, json.loads(stored.texts[HEAD_KEY])["format"]) == (1, 1001)
     assert all(BASE64[:100] not in text for text in stored.texts.values())
 
 

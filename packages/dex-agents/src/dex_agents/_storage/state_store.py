@@ -26,6 +26,10 @@ from dex_agents.runner import FrameworkState
 HEAD_KEY: Final = "head"
 TURN_START_KEY: Final = "turn-start"
 
+_WITH_REFERENCES: Final = 1000
+"""Added to the format of a state with references in it. A Worker of a release that would take them for text finds that
+its runner cannot read that format, and hands the Step back for another Worker."""
+
 
 class PartsMissingError(Exception):
     """An earlier state needs parts that are not kept any more."""
@@ -47,6 +51,11 @@ class StateHead(Stored):
     root: JsonValue
     attachments: tuple[str, ...] | None = None
 
+    @property
+    def framework_format(self) -> int:
+        """The adapter's own layout number."""
+        return self.format if self.attachments is None else self.format - _WITH_REFERENCES
+
     def stored_json(self) -> str:
         """Return the head as it is stored: most sessions have no attachments."""
         return self.model_dump_json(exclude={"attachments"} if self.attachments is None else None)
@@ -57,7 +66,7 @@ class StateHead(Stored):
         return cls(
             framework=state.framework,
             framework_version=state.framework_version,
-            format=state.format,
+            format=state.format if attachments is None else state.format + _WITH_REFERENCES,
             next_part=split.next_part,
             root=split.root,
             attachments=attachments,
@@ -317,7 +326,7 @@ class StateStore:
 def _state_with(head: StateHead, value: JsonValue) -> FrameworkState:
     # Not validated: the value was JSON a moment ago, and walking all of a long history costs more than reading it.
     return FrameworkState.model_construct(
-        framework=head.framework, framework_version=head.framework_version, format=head.format, value=value
+        framework=head.framework, framework_version=head.framework_version, format=head.framework_format, value=value
     )
 
 
