@@ -124,8 +124,9 @@ async def test_a_session_that_is_encrypted_later_reads_the_images_of_before(tmp_
         assert await session.read_attachment(attachment) == sealed_looking
 
 
+@pytest.mark.parametrize("killed", ["worker", "worker and engine"])
 async def test_a_worker_that_is_killed_in_the_model_call_of_an_image_is_followed_by_another(
-    tmp_path: Path, log: Path
+    tmp_path: Path, log: Path, killed: str
 ) -> None:
     environment = {LOG_VARIABLE: str(log)}
     with DurableProcesses(tmp_path, "support.seeing_agent:seeing_flow", environment) as processes:
@@ -137,8 +138,11 @@ async def test_a_worker_that_is_killed_in_the_model_call_of_an_image_is_followed
             script = TextBlock(text="call read_a\nstream-hold hello")
             asking = asyncio.create_task(session.ask([script, media(LARGE)], timeout=30))
             await wait_for(lambda: looked(log, 3), what="the second model call on the first Worker", seconds=30)
-            processes.start_worker()
-            processes.kill_worker(victim)
+            if killed == "worker":
+                processes.start_worker()
+                processes.kill_worker(victim)
+            else:
+                processes.kill_and_restart()
             assert (await asking).text == "hello"
 
     assert sights(log) == [[digest(LARGE)]] * 4
