@@ -23,11 +23,14 @@ from dex_agents.tools import Answer, Asks, RetryLater, ToolCallInfo, ToolOutcome
 from readme_program import python_blocks
 from support.scripted_runner import ScriptedRunner
 from support.scripted_sessions import scripted_session
+from support.seeing_agent import digest, sights
+from support.seeing_sessions import LARGE, attachments_in, session_in
 
 README = Path(__file__).parents[1] / "README.md"
 (
     FEW_LINES,
     WITHOUT_A_LOOP,
+    PICTURE,
     FOLLOWING,
     ASKING,
     LONG_SESSIONS,
@@ -90,6 +93,16 @@ def test_a_program_without_an_event_loop_asks_too(
     exec(compile(WITHOUT_A_LOOP, str(README), "exec", dont_inherit=True), {"flow": flow_of(Clerk())})  # noqa: S102
 
     assert REFUNDED in capsys.readouterr().out
+
+
+async def test_a_picture_is_sent_and_read_again(tmp_path: Path, log: Path) -> None:
+    async with session_in(tmp_path) as session:
+        names = await run(PICTURE, session=session, content=LARGE)
+        (said, *_) = (await session.messages()).messages
+        (attachment,) = attachments_in(said)
+
+        assert await session.read_attachment(attachment) == LARGE
+        assert (names["result"].status, sights(log)) == ("completed", [[digest(LARGE)]])
 
 
 async def test_a_user_interface_follows_a_session_to_its_end(tmp_path: Path) -> None:
