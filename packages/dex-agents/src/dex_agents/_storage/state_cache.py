@@ -63,8 +63,8 @@ class KnownState:
         return _opened(self.value)
 
 
-StateKey = tuple[str, frozenset[str]]
-"""The stored root, and the texts of all packs."""
+StateKey = tuple[str, bool, frozenset[str]]
+"""The stored root, whether texts in it may be references, and the texts of all packs."""
 
 STATES: Final = BoundedCache[StateKey, KnownState](_STATES_BYTES)
 """Of this process."""

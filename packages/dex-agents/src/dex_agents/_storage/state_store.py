@@ -294,7 +294,7 @@ class StateStore:
         RUN_STATE.delete(self._context, key)
 
     def _key_of(self, head: StateHead) -> StateKey:
-        return dump(head.root), frozenset(pack.text for pack in self._packs.values())
+        return dump(head.root), head.attachments is not None, frozenset(pack.text for pack in self._packs.values())
 
     def _remember(self, known: KnownState) -> None:
         if self._head is not None:
