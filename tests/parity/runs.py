@@ -116,14 +116,18 @@ def _stage(column: Column, scenario: Scenario, path: ModelPath, provider: FakePr
 
 def _complete(column: Column, stage: Stage, run: Run) -> Run:
     run.executed = sorted(stage.toolbox.executed)
-    if stage.path == "scripted":
-        run.requests = stage.shown
-    else:
-        run.requests = [
-            {"path": request.path, "body": column.normalise(cast("JsonValue", request.body))}
-            for request in stage.provider.requests
-        ]
+    run.requests = shown(column, stage)
     return run
+
+
+def shown(column: Column, stage: Stage) -> list[JsonValue]:
+    """Return what the model was shown on a stage so far, to be compared."""
+    if stage.path == "scripted":
+        return stage.shown
+    return [
+        {"path": request.path, "body": column.normalise(cast("JsonValue", request.body))}
+        for request in stage.provider.requests
+    ]
 
 
 async def _run_turn(column: Column, session: AgentSession, scenario: Scenario, turn: str | Sequence[Block]) -> Ending:

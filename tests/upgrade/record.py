@@ -12,7 +12,7 @@ from pathlib import Path
 from dex_agents_embedded.storage import export_flow
 from parity.column import COLUMNS, find_column
 from support.fake_provider import FakeProvider
-from upgrade.stages import PLAIN_SESSION_ID, RECORDED, SESSION_ID, pack, record_plain, record_sale
+from upgrade.stages import PLAIN_SESSION_ID, RECORDED, SESSION_ID, pack, record_pictures, record_plain, record_sale
 
 
 async def record(name: str) -> None:
@@ -25,6 +25,9 @@ async def record(name: str) -> None:
         await record_plain(directory / "plain")
         export_flow(directory / "plain", PLAIN_SESSION_ID, target / "plain.db")
         pack(target / "plain.db")
+        await record_pictures(directory / "pictures")
+        export_flow(directory / "pictures", PLAIN_SESSION_ID, target / "pictures.db")
+        pack(target / "pictures.db")
         async with FakeProvider() as provider:
             for adapter in COLUMNS:
                 await record_sale(find_column(adapter), provider, directory / adapter)

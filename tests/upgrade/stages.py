@@ -8,7 +8,12 @@ from pathlib import Path
 from typing import Final
 
 from dex_agents import AgentHost, AgentSessionFlow
+from dex_agents._client.attachments import AttachmentTransfer
+from dex_agents._client.outgoing import OutgoingMessage
+from dex_agents._storage.attachment_documents import AttachmentOffer
+from dex_agents.messages import TextBlock
 from dex_agents.session import AgentSession
+from dex_agents.snapshot import UserMessage
 from dex_agents.testing import approve
 from dex_agents_embedded.storage import import_flows
 from parity.column import Column, Stage
@@ -16,6 +21,8 @@ from parity.scenario import Scenario
 from parity.scenarios import call, calls
 from support.fake_provider import FakeProvider, Reply
 from support.scripted_sessions import pending, scripted_session
+from support.seeing_agent import media
+from support.seeing_sessions import session_in
 
 RECORDED: Final = Path(__file__).parent / "recorded"
 """One directory a release of dex-agents, with an exported session of each adapter."""
@@ -75,7 +82,7 @@ async def record_sale(column: Column, provider: FakeProvider, directory: Path) -
         for number, turn in enumerate(SALE.turns, 1):
             await session.send(turn, message_id=f"m-{number}")
         (interrupt,) = await pending(session)
-        assert interrupt.tool_name == "pay"
+        assert interrupt.tool_name.endswith("pay")  # Claude Code puts the server before it
 
 
 PLAIN_SESSION_ID: Final = "s-1"
@@ -92,3 +99,29 @@ async def record_plain(directory: Path) -> None:
         assert failing.accepted
         await pending(session)
         await session.steer("be quick", message_id="m-5")
+
+
+PICTURES: Final = tuple(bytes((*range(number, 256), *range(number))) * 3000 for number in range(4))
+"""Contents of two pieces each, of which an export gets small."""
+
+
+async def record_pictures(directory: Path) -> None:
+    """Record an agent of no framework with large messages.
+
+    One is answered, the next waits for an approval with its image and that of before, one waits for its turn, and the
+    upload of the last image broke off after its first piece.
+    """
+    async with session_in(directory) as session:
+        first, second, third, last = PICTURES
+        await session.ask([TextBlock(text="call read_a\nsay one"), media(first)], message_id="m-1", timeout=20)
+        call = TextBlock(text="call write_b!\nsay two")
+        await session.send([call, media(second), media(first)], message_id="m-2")
+        await session.send([TextBlock(text="say three"), media(third)], message_id="m-3")
+        await pending(session)
+
+        (lost,) = OutgoingMessage.of(UserMessage(message_id="m-4", content=(media(last),))).contents.values()
+        flow, connection = session.client.flow, session.client._connection  # pyright: ignore[reportPrivateUsage]
+        offer = AttachmentOffer(attachments=(lost[0],))
+        await connection.client.invoke_rpc(flow.offer_attachments, PLAIN_SESSION_ID, offer)
+        only_one = lost[0].model_copy(update={"pieces": 1})
+        await AttachmentTransfer(flow, connection).store(PLAIN_SESSION_ID, only_one, last)
