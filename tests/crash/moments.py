@@ -2,21 +2,24 @@
 
 import os
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
 Victim = Literal["worker", "engine", "both"]
 VICTIMS: Final[tuple[Victim, ...]] = ("worker", "engine", "both")
-Story = Literal["sale", "trouble", "delay"]
+Story = Literal["sale", "trouble", "delay", "picture"]
 
-SALE_TOOLS: Final = {
-    "CallTool-1": "read_stock",
-    "CallTool-2": "reserve",
-    "CallSingleAttemptTool-1": "charge",
-    "CallSingleAttemptTool-2": "ship",
+TOOLS: Final[Mapping[Story, Mapping[str, str]]] = {
+    "sale": {
+        "CallTool-1": "read_stock",
+        "CallTool-2": "reserve",
+        "CallSingleAttemptTool-1": "charge",
+        "CallSingleAttemptTool-2": "ship",
+    },
+    "picture": {"CallTool-1": "read_stock"},
 }
-"""Which call each tool Step of the sale makes."""
+"""Which call each tool Step makes, in the stories whose calls are hit."""
 
 SALE_METHODS: Final = (
     "AwaitUserMessage-1.wait_for",
@@ -46,6 +49,15 @@ TROUBLE_METHODS: Final = (
 DELAY_METHODS: Final = ("AwaitToolStart-1.wait_for", "AwaitToolStart-1.execute")
 """How a call waits whose tool wants to be run again later."""
 
+PICTURE_METHODS: Final = (
+    "AwaitUserMessage-1.execute",
+    "RunModel-1.execute",
+    "CallTool-1.execute",
+    "ResumeTurn-1.execute",
+    "RunModel-2.execute",
+)
+"""What takes a large image out of its message, keeps it beside the model's history, or puts it back in."""
+
 
 @dataclass(frozen=True)
 class Moment:
@@ -72,8 +84,8 @@ class Moment:
 
     @property
     def tool(self) -> str:
-        """The sale's tool whose call is hit; empty for none."""
-        return SALE_TOOLS.get(self.step, "") if self.story == "sale" else ""
+        """The tool whose call is hit; empty for none."""
+        return TOOLS.get(self.story, {}).get(self.step, "")
 
     @property
     def ran(self) -> bool:
@@ -81,22 +93,23 @@ class Moment:
         return not self.phase.endswith("before")
 
 
-def _all_moments() -> Iterator[Moment]:
-    for method in SALE_METHODS:
+def _moments_of(story: Story, methods: tuple[str, ...]) -> Iterator[Moment]:
+    for method in methods:
         step, _, name = method.partition(".")
         for side in ("before", "after"):
-            yield Moment("sale", step, f"{name}.{side}")
+            yield Moment(story, step, f"{name}.{side}")
         if name == "execute" and step.startswith(("RunModel", "Call")):
-            yield Moment("sale", step, "middle")
+            yield Moment(story, step, "middle")
+
+
+def _all_moments() -> Iterator[Moment]:
+    yield from _moments_of("sale", SALE_METHODS)
     yield Moment("sale", "AwaitUserMessage-1", "waiting")
     yield Moment("sale", "AwaitToolApproval-1", "waiting")
     yield Moment("delay", "AwaitToolStart-1", "waiting")
-    others: tuple[tuple[Story, tuple[str, ...]], ...] = (("trouble", TROUBLE_METHODS), ("delay", DELAY_METHODS))
-    for story, methods in others:
-        for method in methods:
-            step, _, name = method.partition(".")
-            for side in ("before", "after"):
-                yield Moment(story, step, f"{name}.{side}")
+    yield from _moments_of("trouble", TROUBLE_METHODS)
+    yield from _moments_of("delay", DELAY_METHODS)
+    yield from _moments_of("picture", PICTURE_METHODS)
 
 
 MOMENTS: Final = tuple(_all_moments())
@@ -109,7 +122,9 @@ SEED: Final = int(os.environ.get("CRASH_SEED", "20261129"))
 
 
 def chosen(adapter_number: int, adapters: int) -> list[tuple[Moment, Victim]]:
-    """Return the whole matrix, or an adapter's part of the sample: one moment and victim of every kind of Step.
+    """Return the whole matrix, or an adapter's part of the sample.
+
+    The sample has one moment and victim of every kind of Step, and one of the picture.
 
     Args:
         adapter_number: The adapter's place among all of them, from 0; the kinds are dealt out among them.
@@ -120,7 +135,8 @@ def chosen(adapter_number: int, adapters: int) -> list[tuple[Moment, Victim]]:
     dice = random.Random(SEED)
     kinds: dict[str, list[Moment]] = {}
     for moment in MOMENTS:
-        kinds.setdefault(moment.step.partition("-")[0], []).append(moment)
+        kind = "picture" if moment.story == "picture" else moment.step.partition("-")[0]
+        kinds.setdefault(kind, []).append(moment)
     sample: list[tuple[Moment, Victim]] = [(dice.choice(each), dice.choice(VICTIMS)) for each in kinds.values()]
     dice.shuffle(sample)
     return sample[adapter_number::adapters]

@@ -1,21 +1,23 @@
 """Plays a conversation with a Worker and an engine in processes of their own, and kills them at one moment of it."""
 
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from crash.moments import Moment, Victim
+from crash.moments import Moment, Story, Victim
 from dex_agents import AgentSessionClient, AgentSessionFlow
 from dex_agents.errors import EngineUnavailableError, InterruptNotPendingError, NoWorkerAvailableError, TurnFailedError
+from dex_agents.messages import Block, TextBlock
 from dex_agents.session import AgentSession
 from support.crash_points import held_marker, reached
 from support.crash_tools import runs
 from support.durable_processes import DurableProcesses
 from support.fake_provider import EventGate, FakeProvider, HttpError, RecordedRequest, Reply, ToolCall
 from support.scripted_runner import ScriptedRunner
+from support.seeing_agent import MIB, image, media
 from support.waiting import wait_for
 
 ADAPTERS: Final = {
@@ -33,6 +35,9 @@ PREFIXES: Final = {"claude-agent-sdk": "mcp__shop__"}
 ONE_BY_ONE: Final = frozenset({"claude-agent-sdk"})
 """Adapters whose calls of one response run one after another, in the model's order."""
 
+SCALES_IMAGES: Final = frozenset({"claude-agent-sdk"})
+"""Adapters whose framework scales images down: their picture is a document, which the model sees as it is."""
+
 SALE: Final = (
     ToolCall("read_stock", {"item": "lamp"}),
     ToolCall("reserve", {"item": "lamp"}),
@@ -42,6 +47,10 @@ SALE: Final = (
 SOLD: Final = "The lamp is paid and on its way."
 TROUBLE: Final = (ToolCall("call_warehouse", {"item": "lamp"}), ToolCall("print_label", {"item": "lamp"}))
 DELAY: Final = (ToolCall("load_truck", {"item": "lamp"}),)
+PICTURE: Final = (ToolCall("read_stock", {"item": "lamp"}),)
+SEEN: Final = "There are seven of these."
+PICTURE_BYTES: Final = image(MIB)
+"""Brought in three pieces, and kept beside the model's history."""
 REFUSED: Final = "Please be refused."
 SHIP: Final = "Then ship it."
 GO_ON: Final = "Now go on."
@@ -89,6 +98,9 @@ class Stage:
     ) -> None:
         self.session = session
         self.moment = moment
+        self.picture = media(PICTURE_BYTES)
+        if adapter in SCALES_IMAGES:
+            self.picture = self.picture.model_copy(update={"media_type": "application/pdf"})
         self._prefix = PREFIXES.get(adapter, "")
         self._is_one_by_one = adapter in ONE_BY_ONE
         self.outcome = Outcome()
@@ -101,13 +113,8 @@ class Stage:
     # -- the conversation
 
     async def play(self) -> Outcome:
-        """Play the moment's story; without a moment, the sale."""
-        if self.moment is not None and self.moment.story == "trouble":
-            await play_trouble(self)
-        elif self.moment is not None and self.moment.story == "delay":
-            await play_delay(self)
-        else:
-            await play_sale(self)
+        """Play the story."""
+        await PLAYS[self.story](self)
 
         async def rests() -> bool:
             return (await self.session.snapshot()).status == "awaiting_user_message"
@@ -125,9 +132,9 @@ class Stage:
         self.outcome.points = reached(self.points_log)
         return self.outcome
 
-    async def say(self, text: str, message_id: str) -> None:
+    async def say(self, content: str | Sequence[Block], message_id: str) -> None:
         """Send a message once, however often that takes."""
-        await self.patiently(lambda: self.session.send(text, message_id=message_id))
+        await self.patiently(lambda: self.session.send(content, message_id=message_id))
 
     async def hear(self, message_id: str) -> None:
         """Wait for the answer to a message."""
@@ -178,6 +185,11 @@ class Stage:
     # -- the crime
 
     @property
+    def story(self) -> Story:
+        """The moment's story; without a moment, the sale."""
+        return self.moment.story if self.moment is not None else "sale"
+
+    @property
     def tool_log(self) -> Path:
         """Where tools write what they do."""
         return self._directory / "tools.jsonl"
@@ -190,14 +202,15 @@ class Stage:
     def reply(self, request: RecordedRequest) -> Reply:
         """Answer as the model: by what the conversation holds, so that a repeated request gets the same reply."""
         text = json.dumps(request.body)
-        if self.moment is not None and self.moment.story == "trouble":
+        if self.story == "trouble":
             return self._shown(_trouble_reply(text, request.turn))
-        if self.moment is not None and self.moment.story == "delay":
+        if self.story == "delay":
             return self._shown(Reply(tool_calls=DELAY) if request.turn == 0 else Reply(text="It is loaded."))
+        calls, answer = (PICTURE, SEEN) if self.story == "picture" else (SALE, SOLD)
         is_first = [earlier.turn for earlier in self._provider.requests].count(request.turn) == 1
         is_held = self.moment is not None and self.moment.phase == "middle" and is_first
         gate = self._gate if is_held and str(self.moment) == f"RunModel-{request.turn + 1}.middle" else None
-        return self._shown(Reply(tool_calls=SALE, gate=gate) if request.turn == 0 else Reply(text=SOLD, gate=gate))
+        return self._shown(Reply(tool_calls=calls, gate=gate) if request.turn == 0 else Reply(text=answer, gate=gate))
 
     async def crime(self, *steps: str) -> None:
         """Kill and restart the victim, if its moment belongs to one of these Steps and phases."""
@@ -237,7 +250,7 @@ class Stage:
         ):
             return False
         settled = {self._name(call.name) for call in snapshot.tool_calls if call.status == "ok"}
-        return not snapshot.tool_calls or moment.story != "sale" or settled >= self._before(moment.tool)
+        return not snapshot.tool_calls or self.story != "sale" or settled >= self._before(moment.tool)
 
     def _before(self, tool: str) -> set[str]:
         """Return which calls of the sale must be over before a call is hit, or anything behind all of them."""
@@ -309,6 +322,22 @@ async def play_delay(stage: Stage) -> None:
     await stage.say("Load the lamp.", "message-1")
     await stage.crime("AwaitToolStart-1")
     await stage.hear("message-1")
+
+
+async def play_picture(stage: Stage) -> None:
+    """A turn about a large image, with one call."""
+    await stage.say([TextBlock(text="How many of these?"), stage.picture], "message-1")
+    await stage.crime("AwaitUserMessage-1", "RunModel", "CallTool", "ResumeTurn")
+    await stage.hear("message-1")
+
+
+PLAYS: Final[Mapping[Story, Callable[[Stage], Awaitable[None]]]] = {
+    "sale": play_sale,
+    "trouble": play_trouble,
+    "delay": play_delay,
+    "picture": play_picture,
+}
+"""How each story goes."""
 
 
 @asynccontextmanager

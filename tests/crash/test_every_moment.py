@@ -11,15 +11,26 @@ from typing import cast
 
 import pytest
 
-from crash.moments import DELAY_METHODS, SALE_METHODS, TROUBLE_METHODS, WHOLE_MATRIX, Moment, Story, Victim, chosen
-from crash.stage import ADAPTERS, DELAY, ONE_BY_ONE, SALE, SOLD, TROUBLE, Outcome, open_stage
+from crash.moments import (
+    DELAY_METHODS,
+    PICTURE_METHODS,
+    SALE_METHODS,
+    TROUBLE_METHODS,
+    WHOLE_MATRIX,
+    Moment,
+    Story,
+    Victim,
+    chosen,
+)
+from crash.stage import ADAPTERS, DELAY, ONE_BY_ONE, PICTURE_BYTES, SALE, SEEN, SOLD, TROUBLE, Outcome, open_stage
 from support.claude_requests import without_chance
+from support.large_images import times_shown
 
-_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_RANDOM = re.compile(r'[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?<="key": ")[0-9a-f]{16}(?=")')
 _UNDISTURBED: dict[tuple[str, str], Outcome] = {}
 
 CASES = [
-    pytest.param(adapter, moment, victim, id=f"{adapter}-{moment}-{victim}")
+    pytest.param(adapter, moment, victim, id=f"{adapter}-{moment.story}-{moment}-{victim}")
     for number, adapter in enumerate(ADAPTERS)
     for moment, victim in chosen(number, len(ADAPTERS))
 ]
@@ -75,6 +86,16 @@ async def test_an_undisturbed_delay_holds_a_call_back_and_runs_it_again(tmp_path
     assert {f"{method}.{side}" for method in DELAY_METHODS for side in ("before", "after")} <= set(outcome.points)
 
 
+@pytest.mark.timeout(120)
+@pytest.mark.skipif(not WHOLE_MATRIX, reason="part of the whole matrix")
+@pytest.mark.parametrize("adapter", ADAPTERS)
+async def test_an_undisturbed_picture_is_seen_before_and_after_a_call(tmp_path: Path, adapter: str) -> None:
+    outcome = await undisturbed(tmp_path, adapter, "picture")
+    assert outcome.answers == [SEEN]
+    assert len(outcome.requests) == 2
+    assert {f"{method}.{side}" for method in PICTURE_METHODS for side in ("before", "after")} <= set(outcome.points)
+
+
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize(("adapter", "moment", "victim"), CASES)
 async def test_a_session_survives_a_kill(tmp_path: Path, adapter: str, moment: Moment, victim: Victim) -> None:
@@ -82,6 +103,8 @@ async def test_a_session_survives_a_kill(tmp_path: Path, adapter: str, moment: M
     outcome = await play(tmp_path / "disturbed", adapter, moment, victim)
 
     assert outcome.answers == wanted.answers
+    if moment.story == "picture":
+        assert {times_shown(request.body, PICTURE_BYTES) for request in (*wanted.requests, *outcome.requests)} == {1}
     _check_tool_runs(moment, victim, wanted, outcome)
     _check_model_requests(moment, victim, wanted, outcome)
     lost = {moment.tool} if moment.tool and moment.step.startswith("CallSingleAttemptTool") else set[str]()
@@ -124,9 +147,9 @@ def _request(adapter: str, outcome: Outcome) -> object:
 
 
 def _numbered(value: object) -> object:
-    """Replace the random ids that some frameworks mint by numbers, in the order in which they appear."""
+    """Replace the random ids of some frameworks and of attachments by numbers, in the order in which they appear."""
     numbers: dict[str, str] = {}
-    text = _UUID.sub(lambda found: numbers.setdefault(found.group(), str(len(numbers))), json.dumps(value))
+    text = _RANDOM.sub(lambda found: numbers.setdefault(found.group(), str(len(numbers))), json.dumps(value))
     return cast("object", json.loads(text))
 
 
