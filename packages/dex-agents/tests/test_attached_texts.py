@@ -136,6 +136,6 @@ def test_parts_know_what_they_refer_to() -> None:
     items: list[JsonValue] = [{"image": FORMS["data URL"](content)} for content in CONTENTS[:2]]
     split = parts.split({"items": [*items, *({"text": "word " * 100} for _ in range(20))]}, 1, attached=ATTACHED)
 
-    assert parts.attached(split.root) == {f"{number:016x}" for number in range(2)}
+    assert parts.attached(split.root) == {f"{number:016x}": 1 for number in range(2)}
     shorter = parts.split({"items": items[1:]}, split.next_part, attached=ATTACHED)
-    assert parts.attached(shorter.root) == {f"{1:016x}"}
+    assert parts.attached(shorter.root) == {f"{1:016x}": 1}

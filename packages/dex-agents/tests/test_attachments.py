@@ -8,16 +8,18 @@ import pytest
 from dex import WorkerInvocationError
 
 from dex_agents import AgentHost, AgentSessionOptions
-from dex_agents._client import attachments
+from dex_agents._client import attachments, content
 from dex_agents._client.attachments import AttachmentTransfer
+from dex_agents._storage import state_store
 from dex_agents._storage.attachment_documents import AttachmentOffer, AttachmentPieces
 from dex_agents._storage.limits import MAX_LARGE_MESSAGE_BYTES
-from dex_agents._turn import attachment_reader, handing_back
+from dex_agents._turn import attachment_reader, handing_back, mailbox
 from dex_agents.errors import (
     AttachmentNotKeptError,
     ConfigurationError,
     EngineUnavailableError,
     MessageIdReusedError,
+    MessageQueueFullError,
     MessageTooLargeError,
     SessionFullError,
     TurnFailedError,
@@ -205,6 +207,57 @@ async def test_a_session_keeps_a_bounded_number_of_contents(
     monkeypatch.setattr("dex_agents._turn.attachments.MAX_ATTACHMENTS", 1)
     with pytest.raises(SessionFullError, match="keeps 0 large contents, at most 1 are possible; fork an earlier turn"):
         await session.send([TextBlock(text=LOOK), media(LARGE), media(image(MIB, seed=2))])
+
+
+async def test_references_count_with_their_contents_as_often_as_they_are_there(
+    session: AgentSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    block = await kept_block(session)
+    many = [TextBlock(text="say more"), *[block] * 6]
+    with pytest.raises(MessageTooLargeError, match=r"has 16,777,\d+ bytes, .* each as often as it is there: store"):
+        await session.send(many)
+
+    # The session does not take a client's word for it.
+    monkeypatch.setattr(content, "_check_whole", lambda *_: None)  # pyright: ignore
+    for send in (session.send, session.steer):
+        with pytest.raises(MessageTooLargeError, match=r"has 16,777,\d+ bytes, at most 16,777,216"):
+            await send(many)
+
+
+async def test_messages_that_steer_refer_to_no_more_than_one_message_may_have(session: AgentSession) -> None:
+    block = await kept_block(session)
+    await session.send("call write_a!\nsay done", message_id="m-2")
+    (interrupt,) = await pending(session)
+    await session.steer([TextBlock(text="say one"), block, block, block], message_id="m-3")
+    with pytest.raises(MessageQueueFullError):
+        await session.steer([TextBlock(text="say two"), block, block, block])
+    await session.steer([TextBlock(text="say three"), block, block], message_id="m-4")
+    await session.approve(interrupt.interrupt_id)
+    await session.wait_for_result("m-4", timeout=20)
+
+
+async def test_a_history_that_would_have_too_many_images_takes_no_more_of_them(
+    session: AgentSession, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    block = await kept_block(session)
+    await session.ask([TextBlock(text="say two"), block], timeout=20)
+    monkeypatch.setattr(state_store, "MAX_ATTACHED_CHARACTERS", 7 * MIB)
+    # It was in the queue before.
+    with pytest.raises(TurnFailedError, match=r"would have 8,388,\d+ bytes of images and documents, each counted as"):
+        await session.ask([TextBlock(text="say three"), block], timeout=20)
+    monkeypatch.setattr(mailbox, "MAX_ATTACHED_CHARACTERS", 7 * MIB)
+    with pytest.raises(SessionFullError, match=r"the model history of session 's-1' has 5,592,\d+ bytes of images"):
+        await session.send([TextBlock(text="say three"), block])
+
+    await session.ask("say text", timeout=20)
+    assert sights(log)[-1] == [digest(LARGE)] * 2
+
+
+async def kept_block(session: AgentSession) -> MediaBlock:
+    """Let the session have an image; return the block that refers to it."""
+    await session.ask([TextBlock(text="say one"), media(LARGE)], timeout=20)
+    (first, *_) = (await session.messages()).messages
+    return next(block for block in first.message.blocks if isinstance(block, MediaBlock))
 
 
 async def test_a_message_that_steers_may_refer_to_what_the_session_keeps(session: AgentSession, log: Path) -> None:

@@ -19,6 +19,7 @@ from dex_agents._storage.state_cache import KnownState
 from dex_agents._storage.state_store import HEAD_KEY, StateStore
 from dex_agents._storage.written_values import WrittenValues
 from dex_agents._stored import NOT_UNICODE
+from dex_agents.errors import TurnFailedError
 from dex_agents.messages import Attachment
 from dex_agents.runner import FrameworkState, KeptObject
 
@@ -263,6 +264,35 @@ def test_a_state_of_earlier_is_given_away_without_contents_and_begins_another_se
     fork = store_with((ATTACHMENT, BASE64))
     assert fork.attachments == (ATTACHMENT,)
     assert fork.load() == state_of(value)
+
+
+@pytest.mark.usefixtures("kept")
+def test_a_content_is_counted_as_often_as_the_state_has_it_and_too_many_fail_the_turn(
+    stored: MemoryMap, kept: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uses: list[JsonValue] = [{"role": "user", "content": BASE64} for _ in range(40)]
+    store = store_with((ATTACHMENT, BASE64))
+    store.save(state_of({"messages": uses, "last": BASE64}))
+    again = StateStore(CONTEXT)
+    assert store.attached_characters == again.attached_characters == 41 * len(BASE64)
+
+    monkeypatch.setattr(state_store, "MAX_ATTACHED_CHARACTERS", 41 * len(BASE64))
+    again.take(AttachedTexts([(ATTACHMENT, BASE64)]))
+    with pytest.raises(TurnFailedError, match=r"would have 3,360,000 bytes of images .*, and at most 3,280,000 are"):
+        again.save(state_of({"messages": [*uses, *uses[:1]], "last": BASE64}))
+    assert StateStore(CONTEXT).attached_characters == 41 * len(BASE64)
+
+
+@pytest.mark.usefixtures("kept")
+def test_a_state_that_has_a_large_content_many_times_is_not_remembered(
+    stored: MemoryMap, kept: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    states = BoundedCache[Any, KnownState](1_000_000)
+    monkeypatch.setattr(state_store, "STATES", states)
+    for times, is_kept in ((3, True), (10, False)):
+        store = store_with((ATTACHMENT, BASE64))
+        store.save(state_of({"messages": [{"role": "user", "content": BASE64} for _ in range(times)]}))
+        assert (states._bytes > 0) is is_kept  # pyright: ignore[reportPrivateUsage]
 
 
 def test_what_is_remembered_of_a_state_counts_its_contents() -> None:

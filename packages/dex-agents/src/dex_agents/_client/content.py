@@ -8,6 +8,7 @@ from uuid import uuid4
 from dex_agents._client.outgoing import OutgoingMessage
 from dex_agents._client.service_errors import refused_values
 from dex_agents._storage.limits import MAX_LARGE_MESSAGE_BYTES, MAX_MESSAGE_BYTES, MAX_STEERING_BYTES
+from dex_agents._turn.attachments import whole_size
 from dex_agents._turn.mailbox import is_blank
 from dex_agents.errors import (
     AttachmentNotKeptError,
@@ -46,6 +47,7 @@ def user_message(
     message, size = _built(session_id, content, message_id)
     if size > max_bytes:
         raise _too_large(session_id, size, max_bytes)
+    _check_whole(session_id, message)
     return message
 
 
@@ -58,10 +60,9 @@ def outgoing_message(session_id: str, content: str | Sequence[Block], message_id
         ConfigurationError: As for `user_message`, or the content of large media is no base64.
     """
     message, size = _built(session_id, content, message_id)
+    _check_whole(session_id, message)
     if size <= MAX_MESSAGE_BYTES:
         return OutgoingMessage(message)
-    if size > MAX_LARGE_MESSAGE_BYTES:
-        raise _too_large(session_id, size, MAX_LARGE_MESSAGE_BYTES)
     outgoing = OutgoingMessage.of(message)
     if (rest := outgoing.size_without_contents) > MAX_MESSAGE_BYTES:
         raise _too_large(session_id, rest, MAX_MESSAGE_BYTES)
@@ -83,6 +84,11 @@ def _built(session_id: str, content: str | Sequence[Block], message_id: str | No
     return message, size
 
 
+def _check_whole(session_id: str, message: UserMessage) -> None:
+    if (size := whole_size(message)) > MAX_LARGE_MESSAGE_BYTES:
+        raise _too_large(session_id, size, MAX_LARGE_MESSAGE_BYTES)
+
+
 def _digest(message: UserMessage) -> str:
     # Without defaults: a field that a later release adds must not change it.
     content = message.model_dump_json(include={"content"}, exclude_defaults=True)
@@ -97,7 +103,9 @@ def refusal_of(
         case "blank":
             return _blank(session_id)
         case "too_large":
-            return _too_large(session_id, message.size_in_bytes(), max_bytes)
+            size, whole = message.size_in_bytes(), whole_size(message)
+            is_itself = whole <= MAX_LARGE_MESSAGE_BYTES
+            return _too_large(session_id, *((size, max_bytes) if is_itself else (whole, MAX_LARGE_MESSAGE_BYTES)))
         case "other_content":
             return MessageIdReusedError(
                 f"session {session_id!r} has another message with the id {message.message_id!r}: an id stands for one "
@@ -124,7 +132,7 @@ def _blank(session_id: str) -> BlankMessageError:
 
 def _too_large(session_id: str, size: int, max_bytes: int) -> MessageTooLargeError:
     ways = {
-        MAX_LARGE_MESSAGE_BYTES: "with its media",
+        MAX_LARGE_MESSAGE_BYTES: "with its media, each as often as it is there",
         MAX_MESSAGE_BYTES: "without large media",
         MAX_STEERING_BYTES: f"with its media (`send` takes {MAX_LARGE_MESSAGE_BYTES:,})",
     }

@@ -78,6 +78,10 @@ class AttachedTexts:
             made = self._made[key, form] = _FORMS[form](self._contents[key][1])
         return made
 
+    def characters(self, uses: Mapping[str, int]) -> int:
+        """Return how many characters contents have as base64 that are used so often, by key."""
+        return sum(times * len(self.content(key)) for key, times in uses.items())
+
     def without_contents(self, value: JsonValue, depth: int = 0) -> JsonValue:
         """Return a value with references in place of contents; the very value when it has none."""
         if isinstance(value, str):

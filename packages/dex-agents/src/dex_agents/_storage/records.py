@@ -95,6 +95,8 @@ class SessionRecord(StoredRecord):
 
     Attributes:
         packed_share: How much of its JSON the log's chunks have as they are stored.
+        attached_characters: Of the contents of attachments in the model's history as base64, each as often as it stands
+            there.
         alone_share: The same for a text or message that is stored alone.
         replaced: Bytes of values that were replaced or deleted while the run's history still has them, by part of it.
     """
@@ -112,6 +114,7 @@ class SessionRecord(StoredRecord):
     packed_share: float = 1.0
     alone_share: float = 1.0
     state_bytes: int = 0
+    attached_characters: int = 0
     replaced: dict[int, int] = Field(default_factory=dict[int, int])
     note: str | None = None
     usage: Usage = Usage()

@@ -26,7 +26,7 @@ _BYTES_OF_A_CHARACTER: Final = 10
 """Of a state's JSON: the text itself, its values, and about as much again that a runner made of them."""
 
 _COPIES_OF_A_CONTENT: Final = 2
-"""Of an attachment's content: in the value, and in its JSON or in what a runner made of it."""
+"""Of an attachment's content wherever it stands: in the value, and in its JSON or in what a runner made of it."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,8 @@ class KnownState:
         value: Its value. It must not be changed.
         written: How its objects and lists were written as parts.
         characters: Of its JSON, about, without contents of attachments.
-        attached_characters: Of these contents; None when it was written as one of a session without attachments.
+        attached_characters: Of these contents, each as often as the value has it; None when it was written as one of a
+            session without attachments.
     """
 
     value: JsonValue

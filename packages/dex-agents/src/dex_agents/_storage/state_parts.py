@@ -10,6 +10,7 @@ In a session with attachments the parts have references in place of their conten
 """
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -78,9 +79,9 @@ class Part:
         return tuple(_references(self.value)) if self.has_structure else ()
 
     @cached_property
-    def attached(self) -> frozenset[str]:
-        """The keys of the attachments that it refers to itself."""
-        return frozenset(keys_in(self.value)) if MARK_AS_JSON in self.text else frozenset()
+    def attached(self) -> tuple[str, ...]:
+        """The keys of the attachments that it refers to itself, each as often as it does."""
+        return tuple(keys_in(self.value)) if MARK_AS_JSON in self.text else ()
 
 
 def with_kept_items(value: JsonValue) -> JsonValue:
@@ -161,9 +162,17 @@ class StateParts:
             following = set[int]().union(*[self._parts[number].refers_to for number in following]) - reached
         return reached
 
-    def attached(self, root: JsonValue) -> set[str]:
-        """Return the keys of the attachments to which a root and its parts refer."""
-        return set(keys_in(root)).union(*[self._parts[number].attached for number in self.reach(root)])
+    def attached(self, root: JsonValue) -> Counter[str]:
+        """Return the keys of the attachments in the value of a root, with how often each stands there."""
+        known: dict[int, Counter[str]] = {}
+
+        def of_part(number: int) -> Counter[str]:
+            if number not in known:
+                part = self._parts[number]
+                known[number] = _together([Counter(part.attached), *map(of_part, part.refers_to)])
+            return known[number]
+
+        return _together([Counter(keys_in(root)), *map(of_part, _references(root))])
 
     def _join_part(self, part: Part, attached: AttachedTexts | None) -> JsonValue:
         if isinstance(part.value, str):
@@ -342,6 +351,13 @@ class Split:
             self.new_parts[number] = Part(part, text)
             self.sizes[number] = len(text.encode())
         return {_PART: number}
+
+
+def _together(counts: Iterable[Counter[str]]) -> Counter[str]:
+    total = Counter[str]()
+    for count in counts:
+        total.update(count)
+    return total
 
 
 def _characters_of(value: JsonValue) -> int:

@@ -13,7 +13,7 @@ from pydantic_core import from_json
 
 from dex_agents._storage.attached_texts import NOTHING_ATTACHED, AttachedTexts
 from dex_agents._storage.attachment_documents import AttachmentIndex
-from dex_agents._storage.limits import MAX_PLAIN_STATE_BYTES, MAX_STATE_BYTES
+from dex_agents._storage.limits import MAX_ATTACHED_CHARACTERS, MAX_PLAIN_STATE_BYTES, MAX_STATE_BYTES
 from dex_agents._storage.schema import ATTACHMENT_INDEX, RUN_STATE, find, find_instance
 from dex_agents._storage.state_cache import STATES, KnownState, StateKey, keep_pack, read_pack
 from dex_agents._storage.state_packs import Pack, merged, pack_up
@@ -31,6 +31,9 @@ _WITH_REFERENCES: Final = 1000
 its runner cannot read that format, and hands the Step back for another Worker."""
 
 
+_OF_ATTACHMENTS: Final = {"attachments", "attached_characters"}
+
+
 class PartsMissingError(Exception):
     """An earlier state needs parts that are not kept any more."""
 
@@ -41,6 +44,7 @@ class StateHead(Stored):
     Attributes:
         attachments: The keys of those to which its parts refer; None in a session without attachments, whose texts
             stand for themselves.
+        attached_characters: Of their contents as base64, each as often as it stands in the state.
     """
 
     version: int = 1
@@ -50,6 +54,7 @@ class StateHead(Stored):
     next_part: int
     root: JsonValue
     attachments: tuple[str, ...] | None = None
+    attached_characters: int = 0
 
     @property
     def framework_format(self) -> int:
@@ -58,10 +63,12 @@ class StateHead(Stored):
 
     def stored_json(self) -> str:
         """Return the head as it is stored: most sessions have no attachments."""
-        return self.model_dump_json(exclude={"attachments"} if self.attachments is None else None)
+        return self.model_dump_json(exclude=_OF_ATTACHMENTS if self.attachments is None else None)
 
     @classmethod
-    def of(cls, state: FrameworkState, split: Split, attachments: tuple[str, ...] | None) -> "StateHead":
+    def of(
+        cls, state: FrameworkState, split: Split, attachments: tuple[str, ...] | None, characters: int = 0
+    ) -> "StateHead":
         """Return the head of a state that was split."""
         return cls(
             framework=state.framework,
@@ -70,6 +77,7 @@ class StateHead(Stored):
             next_part=split.next_part,
             root=split.root,
             attachments=attachments,
+            attached_characters=characters,
         )
 
 
@@ -120,6 +128,11 @@ class StateStore:
         heads = (head for head in (self._head, self._turn_start) if head is not None)
         keys = {key for head in heads for key in head.attachments or ()}
         return kept_attachments(self._context, keys) if keys else ()
+
+    @property
+    def attached_characters(self) -> int:
+        """Of the contents in the state as base64, each as often as it stands there."""
+        return 0 if self._head is None else self._head.attached_characters
 
     def take(self, attached: AttachedTexts) -> None:
         """Take the contents of attachments: of these, and of what else the next state may have."""
@@ -194,8 +207,10 @@ class StateStore:
         written_before = before.written if before is not None and is_alike else None
         split = self._parts.split(state.value, next_part, written_before, self._number_of, attached)
         # Only those that the new state still has: what a compaction dropped need not be read any more.
-        used = None if attached is None else tuple(sorted(self._parts.attached(split.root)))
-        head = StateHead.of(state, split, used)
+        used = None if attached is None else self._parts.attached(split.root)
+        characters = 0 if attached is None else attached.characters(used or {})
+        check_attached(characters)
+        head = StateHead.of(state, split, None if used is None else tuple(sorted(used)), characters)
         head_text = head.stored_json()
         new_bytes = sum(split.sizes.values()) + 2 * len(head_text.encode())
         if self.size() + new_bytes > MAX_STATE_BYTES:
@@ -212,8 +227,8 @@ class StateStore:
         RUN_STATE.set(self._context, HEAD_KEY, head_text)
         if key_before:
             STATES.forget(key_before)  # only an undone turn asks for it again
-        characters = None if attached is None else sum(len(attached.content(key)) for key in head.attachments or ())
-        self._remember(KnownState(split.value, split.written, split.characters, characters))
+        counted = None if attached is None else characters
+        self._remember(KnownState(split.value, split.written, split.characters, counted))
 
     def _number_of(self, text: str) -> int | None:
         found = (pack.numbers.get(text) for pack in self._packs.values())
@@ -321,6 +336,23 @@ class StateStore:
             return known.shared() if shares else from_json(known.text)
         value = self._parts.join(head.root, None if head.attachments is None else self._attached)
         return with_kept_items(value) if shares else value
+
+
+def check_attached(characters: int) -> None:
+    """Refuse a history whose contents of attachments no Worker's memory should have to hold.
+
+    Args:
+        characters: Of these contents as base64, each as often as it stands there.
+
+    Raises:
+        TurnFailedError: They are too many.
+    """
+    if characters > MAX_ATTACHED_CHARACTERS:
+        raise TurnFailedError(
+            f"the session's model history would have {characters:,} bytes of images and documents, each counted as "
+            f"often as it stands there, and at most {MAX_ATTACHED_CHARACTERS:,} are possible: fork an earlier turn, "
+            "begin a new session, or turn on `compaction`"
+        )
 
 
 def _state_with(head: StateHead, value: JsonValue) -> FrameworkState:

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from dex_agents._storage.attached_texts import NOTHING_ATTACHED, AttachedTexts
-from dex_agents._storage.state_store import StateStore
+from dex_agents._storage.state_store import StateStore, check_attached
 from dex_agents._turn.attachment_reader import AttachmentReader
-from dex_agents._turn.attachments import attachments_of
+from dex_agents._turn.attachments import attachments_of, characters_of
 from dex_agents.messages import Block, MediaBlock, Message
 from dex_agents.runner import NewTurn, TurnInput
 
@@ -29,9 +29,14 @@ class AttachedInput:
         new: TurnInput | None = None,
         steering: Sequence[Message] = (),
     ) -> "AttachedInput":
-        """Read what is needed, and give it to the state; it raises as the reader does."""
+        """Read what is needed, and give it to the state; it raises as the reader does.
+
+        Raises:
+            TurnFailedError: All that the model would be given of it is more than a Worker's memory should have to hold.
+        """
         content = new.content if isinstance(new, NewTurn) else ()
         said = [*content, *(block for message in steering for block in message.blocks)]
+        check_attached(store.attached_characters + characters_of(said))
         wanted = (*store.attachments, *attachments_of(said))
         attached = await reader.contents(session_id, wanted) if wanted else NOTHING_ATTACHED
         store.take(attached)

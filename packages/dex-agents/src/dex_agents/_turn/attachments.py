@@ -21,6 +21,7 @@ from dex_agents._turn.fullness import FULL_SHARE, as_stored, attached_bytes, sto
 from dex_agents.errors import SessionFullError
 from dex_agents.messages import Attachment, Block, MediaBlock
 from dex_agents.options import AgentSessionOptions
+from dex_agents.snapshot import UserMessage
 
 
 def offer(context: Context, offered: AttachmentOffer, options: AgentSessionOptions) -> AttachmentProgress:
@@ -90,6 +91,19 @@ def read_pieces(context: Context, request: AttachmentRequest) -> AttachmentConte
 def attachments_of(content: Iterable[Block]) -> list[Attachment]:
     """Return the attachments to which blocks refer."""
     return [block.attachment for block in content if isinstance(block, MediaBlock) and block.attachment is not None]
+
+
+def characters_of(content: Iterable[Block]) -> int:
+    """Return how many characters the contents to which blocks refer have as base64, each as often as it is there."""
+    return sum(-(-attachment.size // 3) * 4 for attachment in attachments_of(content))
+
+
+def whole_size(message: UserMessage) -> int:
+    """Return how many bytes a message has as JSON with contents in place of references."""
+    attachments = attachments_of(message.content)
+    references = sum(attachment.size_in_bytes() for attachment in attachments)
+    # `null` and a content in quotes change places.
+    return message.size_in_bytes() - references + characters_of(message.content) + 2 * len(attachments)
 
 
 def keeps_all(context: Context, content: Iterable[Block]) -> bool:

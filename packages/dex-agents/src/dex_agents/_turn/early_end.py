@@ -135,5 +135,6 @@ async def _close_with_runner(
     else:
         store.save(closed.state)
     end_state_of_turn(context, store, turn.number, services.options.forkable_turns)
+    session.update(attached_characters=store.attached_characters)
     session.count_replaced(store.replaced_bytes)
     return closed.undone or closed.state is None

@@ -6,6 +6,8 @@ from unicodedata import category
 from dex import AttributeMapNotLoadedError, ChannelMessagesNotLoadedError, Context
 
 from dex_agents._storage.limits import (
+    MAX_ATTACHED_CHARACTERS,
+    MAX_LARGE_MESSAGE_BYTES,
     MAX_MESSAGE_BYTES,
     MAX_STEERING_BYTES,
     MAX_STEERING_MESSAGES,
@@ -22,7 +24,7 @@ from dex_agents._storage.schema import (
     find,
     find_instance,
 )
-from dex_agents._turn.attachments import keeps_all
+from dex_agents._turn.attachments import characters_of, keeps_all, whole_size
 from dex_agents._turn.budget_check import check_session_budget
 from dex_agents._turn.fullness import attached_bytes, is_full, stored_bytes
 from dex_agents.errors import BudgetUsedUpError, SessionBudgetUsedUpError, SessionFullError
@@ -54,7 +56,7 @@ def receive(context: Context, message: UserMessage, options: AgentSessionOptions
     waiting = USER_MESSAGES.size(context)
     receipt = _examine(context, message, MAX_MESSAGE_BYTES, waiting, options.max_queued_messages)
     if receipt.accepted and not receipt.repeated:
-        _check_room(context, options)
+        _check_room(context, options, characters_of(message.content))
         USER_MESSAGES.publish(context, message)
     return receipt
 
@@ -66,25 +68,32 @@ def receive_steering(context: Context, message: UserMessage, options: AgentSessi
     """
     # The token of the running turn is no message.
     waiting = max(0, TURN_MAIL.size(context) - ((find(context, SESSION) or SessionRecord()).turn is not None))
-    room = _room_for_steering(context)
+    room = _room_for_steering(context, message)
     receipt = _examine(context, message, MAX_STEERING_BYTES, waiting, MAX_STEERING_MESSAGES, room)
     if receipt.accepted and not receipt.repeated:
-        _check_room(context, options)
+        _check_room(context, options, characters_of(message.content))
         TURN_MAIL.publish(context, TurnMail(steering=message))
     return receipt
 
 
-def _room_for_steering(context: Context) -> int:
+def _room_for_steering(context: Context, message: UserMessage) -> int:
+    """Return how many bytes a message may have beside those that wait."""
     try:
         mails = TURN_MAIL.pending_messages(context)
     except ChannelMessagesNotLoadedError:
         return MAX_UNCOUNTED_STEERING_BYTES
-    waiting = (mail.value.steering for mail in mails)
-    return MAX_STEERING_BYTES - sum(message.size_in_bytes() for message in waiting if message is not None)
+    waiting = [mail.value.steering for mail in mails if mail.value.steering is not None]
+    attached = sum(characters_of(each.content) for each in (*waiting, message))
+    if attached > MAX_LARGE_MESSAGE_BYTES:  # one model call gets all of them
+        return 0
+    return MAX_STEERING_BYTES - sum(each.size_in_bytes() for each in waiting)
 
 
-def _check_room(context: Context, options: AgentSessionOptions) -> None:
-    """Refuse a message that would begin a turn for which nothing is left; nothing is staged then."""
+def _check_room(context: Context, options: AgentSessionOptions, attached: int) -> None:
+    """Refuse a message that would begin a turn for which nothing is left; nothing is staged then.
+
+    So many characters of contents of attachments would come into the model's history.
+    """
     record = find(context, SESSION)
     if record is None:
         record = SessionRecord()
@@ -94,6 +103,14 @@ def _check_room(context: Context, options: AgentSessionOptions) -> None:
         raise SessionFullError(
             f"the message was refused: session {context.flow_id!r} keeps about {stored:,} bytes, and a server "
             f"lets it have {options.session_capacity_bytes:,}; fork an earlier turn or begin a new session",
+            session_id=context.flow_id,
+        )
+    if attached and record.attached_characters + attached > MAX_ATTACHED_CHARACTERS:
+        raise SessionFullError(
+            f"the message was refused: the model history of session {context.flow_id!r} has "
+            f"{record.attached_characters:,} bytes of images and documents, each counted as often as it stands there, "
+            f"the message has {attached:,}, and at most {MAX_ATTACHED_CHARACTERS:,} are possible; fork an earlier "
+            "turn, begin a new session, or turn on `compaction`",
             session_id=context.flow_id,
         )
     if options.session_budget is None:
@@ -115,7 +132,7 @@ def _examine(
     message_id, size = message.message_id, message.size_in_bytes()
     if is_blank(message.content):
         return SendReceipt(message_id=message_id, accepted=False, refusal="blank", queued_messages=waiting)
-    if size > max_bytes:
+    if size > max_bytes or whole_size(message) > MAX_LARGE_MESSAGE_BYTES:
         return SendReceipt(message_id=message_id, accepted=False, refusal="too_large", queued_messages=waiting)
     if MESSAGE_TURNS.get(context, message_id) != 0:
         if _is_another_one(context, message):

@@ -65,6 +65,7 @@ class CompactContext(SessionStep[RunModelInput]):
                         # A summary is paid: one bad character must not repeat it. Nothing is staged yet.
                         outcome, store = in_unicode(outcome), store.anew()
                         _save_state(store, outcome, begins_turn=begins_turn)
+                    session.update(attached_characters=store.attached_characters)
                     session.count_replaced(store.replaced_bytes)
                     note_compaction(session, outcome, store.attached)
                     self._record(context, session, outcome, events)

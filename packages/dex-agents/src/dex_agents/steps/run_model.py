@@ -80,14 +80,14 @@ class RunModel(SessionStep[RunModelInput]):
         writer = EventWriter(context, self._services.events, turn.turn_id, step_number=session.record.step_number)
         async with writer as events, heartbeats(context, self._services.runner_name):
             new, offered = turn_input(context, session, input), steering.offered
-            attached = await AttachedInput.read(self._services.attachments, context.flow_id, store, new, offered)
-            request = RunModelRequest(
-                step=step_context(context, session.record, events, stopping=worker_stop()),
-                state=store.load(shares=self._services.takes_kept_objects),
-                input=attached.turn(new),
-                steering=attached.messages(offered),
-            )
             try:
+                attached = await AttachedInput.read(self._services.attachments, context.flow_id, store, new, offered)
+                request = RunModelRequest(
+                    step=step_context(context, session.record, events, stopping=worker_stop()),
+                    state=store.load(shares=self._services.takes_kept_objects),
+                    input=attached.turn(new),
+                    steering=attached.messages(offered),
+                )
                 if turn.model_steps > MAX_MODEL_STEPS:
                     raise TurnFailedError(f"the turn made {MAX_MODEL_STEPS} model Steps without an end")
                 check_budgets(session.record, options)
@@ -108,7 +108,7 @@ class RunModel(SessionStep[RunModelInput]):
                     end_state_of_turn(context, store, turn.number, options.forkable_turns)
                 if options.compaction is not None:
                     note_context(session, step, store.attached)
-                session.update(state_bytes=store.stored_size())
+                session.update(state_bytes=store.stored_size(), attached_characters=store.attached_characters)
                 session.count_replaced(store.replaced_bytes)
                 movements = self._record(context, session, steering, step, events, input)
             except (TurnFailedError, StateNotReadableError) as error:
