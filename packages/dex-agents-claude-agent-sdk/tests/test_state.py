@@ -8,8 +8,8 @@ from dex_agents.errors import StateNotReadableError
 from dex_agents.runner import FrameworkState
 from dex_agents_claude_agent_sdk._rows import CHUNK_BYTES, Row, pack, place_of, results_of, unpack
 from dex_agents_claude_agent_sdk._state import (
-    FORMAT,
     MAIN,
+    READ_FORMATS,
     OpenBatch,
     OpenCall,
     SessionState,
@@ -72,7 +72,7 @@ def test_rejected_rows_are_there_for_the_next_segment_and_gone_after_it() -> Non
 
 @pytest.mark.parametrize(
     ("change", "newer"),
-    [({"format": FORMAT + 1}, True), ({"framework": "another"}, False), ({"value": {"rows": 3}}, False)],
+    [({"format": max(READ_FORMATS) + 1}, True), ({"framework": "another"}, False), ({"value": {"rows": 3}}, False)],
 )
 def test_a_state_of_another_version_is_refused_with_both_versions(change: dict[str, Any], newer: bool) -> None:
     written = write_state(SessionState(session_id="s", cli_version="2", chunks={}))

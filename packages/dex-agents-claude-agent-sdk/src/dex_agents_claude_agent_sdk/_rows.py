@@ -22,7 +22,7 @@ def pack(rows: Iterable[Row]) -> list[str]:
     """Write rows as chunks.
 
     Equal rows give equal chunks. A chunk that was written is never written again, so new rows cost their own size.
-    A row that is larger than a chunk stays plain JSON: the session keeps the documents in it beside the state, and
+    A row with documents that are larger than a chunk stays plain JSON: the session keeps them beside the state, and
     finds them only where they are not compressed.
     """
     chunks: list[str] = []
@@ -33,7 +33,7 @@ def pack(rows: Iterable[Row]) -> list[str]:
         if lines and size + len(line) > CHUNK_BYTES:
             chunks.append(_compress(lines))
             lines, size = [], 0
-        if len(line) > CHUNK_BYTES and _is_unicode(line):
+        if len(line) > CHUNK_BYTES and _has_large_contents(row) and _is_unicode(line):
             chunks.append(line.decode())
             continue
         lines.append(line)
@@ -51,7 +51,7 @@ def unpack(chunks: Iterable[str]) -> list[Row]:
     """
     rows: list[Row] = []
     for chunk in chunks:
-        if chunk.startswith(_PLAIN):
+        if is_plain(chunk):
             rows.append(cast("Row", json.loads(chunk)))
             continue
         try:
@@ -60,6 +60,18 @@ def unpack(chunks: Iterable[str]) -> list[Row]:
             raise ValueError(f"a chunk of transcript rows cannot be decompressed: {error}") from error
         rows += (cast("Row", json.loads(line.decode("utf-8", "surrogatepass"))) for line in lines)
     return rows
+
+
+def is_plain(chunk: str) -> bool:
+    """Whether a chunk is a row that was not compressed."""
+    return chunk.startswith(_PLAIN)
+
+
+def _has_large_contents(row: Row) -> bool:
+    # What has less may have travelled as a message, and be kept nowhere else.
+    sources = (block.get("source") for block in content_of(row))
+    contents = (cast("Row", source).get("data") for source in sources if isinstance(source, dict))
+    return sum(len(content) for content in contents if isinstance(content, str)) > CHUNK_BYTES
 
 
 def _is_unicode(line: bytes) -> bool:

@@ -69,7 +69,7 @@ from dex_agents_claude_agent_sdk._questions import lost_answer, to_answer_block
 from dex_agents_claude_agent_sdk._segment import SEGMENT_SECONDS, Segment, run_segment
 from dex_agents_claude_agent_sdk._servers import call_own_tool
 from dex_agents_claude_agent_sdk._state import (
-    FORMAT,
+    READ_FORMATS,
     OpenBatch,
     SessionState,
     read_state,
@@ -143,7 +143,7 @@ class ClaudeAgentRunner:
         return Description(
             framework=DISTRIBUTION,
             framework_version=installed_version(),
-            reads_formats=(FORMAT,),
+            reads_formats=READ_FORMATS,
             supports_steering=True,
             supports_compaction=True,
             tools=known_tools(self._options, self._book),

@@ -10,10 +10,15 @@ from dex_agents.errors import StateNotReadableError
 from dex_agents.releases import release_numbers
 from dex_agents.runner import FrameworkState
 from dex_agents_claude_agent_sdk._private import DISTRIBUTION, installed_version
-from dex_agents_claude_agent_sdk._rows import Row, pack, unpack
+from dex_agents_claude_agent_sdk._rows import Row, is_plain, pack, unpack
 
 FORMAT: Final = 1
 """The layout of `FrameworkState.value`: `_Value`."""
+
+FORMAT_WITH_PLAIN_ROWS: Final = 2
+"""The same, with rows that are not compressed: earlier releases cannot read them, and must hand the session back."""
+
+READ_FORMATS: Final = (FORMAT, FORMAT_WITH_PLAIN_ROWS)
 
 _log = logging.getLogger("dex_agents_claude_agent_sdk")
 
@@ -115,6 +120,12 @@ class SessionState:
     turn: TurnCounters = field(default_factory=TurnCounters)
     total_cost_usd: float = 0.0
 
+    @property
+    def has_plain_rows(self) -> bool:
+        """Whether some of its rows are not compressed."""
+        rejected = () if self.batch is None else self.batch.rejected
+        return any(is_plain(chunk) for chunks in (*self.chunks.values(), rejected) for chunk in chunks)
+
     def rows(self) -> dict[str, list[Row]]:
         """Return the rows from which a CLI resumes, the rejected ones among them."""
         rows = {subpath: unpack(chunks) for subpath, chunks in self.chunks.items()}
@@ -145,11 +156,11 @@ def read_state(state: FrameworkState | None) -> SessionState | None:
     """
     if state is None:
         return None
-    if state.framework != DISTRIBUTION or state.format != FORMAT:
+    if state.framework != DISTRIBUTION or state.format not in READ_FORMATS:
         raise StateNotReadableError(
             f"the state was written by {state.framework} {state.framework_version} in format {state.format}; this is "
-            f"{DISTRIBUTION} {installed_version()}, which reads format {FORMAT}: run the version that wrote it",
-            newer_writer=state.framework == DISTRIBUTION and state.format > FORMAT,
+            f"{DISTRIBUTION} {installed_version()}, which reads formats {READ_FORMATS}: run the version that wrote it",
+            newer_writer=state.framework == DISTRIBUTION and state.format > max(READ_FORMATS),
         )
     try:
         value = _Value.model_validate(state.value)
@@ -184,7 +195,7 @@ def write_state(state: SessionState) -> FrameworkState:
     return FrameworkState(
         framework=DISTRIBUTION,
         framework_version=installed_version(),
-        format=FORMAT,
+        format=FORMAT_WITH_PLAIN_ROWS if state.has_plain_rows else FORMAT,
         value=value.model_dump(mode="json"),
     )
 
