@@ -138,7 +138,7 @@ class Forking:
         page = TurnEndPage()
         client = self._connection.client
         while offset is not None:
-            request = TurnEndRequest(turn_id=turn_id, offset=offset)
+            request = TurnEndRequest(turn_id=turn_id, offset=offset, takes_attachments=True)
             page = await self._connection.call(
                 lambda request=request: client.invoke_rpc(self._flow.read_turn_end, source, request), session_id=source
             )

@@ -53,6 +53,9 @@ _UNANSWERED: Final = frozenset(
 )
 """Codes of a server that is away, is going away, or does not get round to answering."""
 
+_UNKNOWN_NAME: Final = "UNKNOWN_NAME"
+"""How a Dex Server names the error of an RPC that none of the agent's Workers has."""
+
 _KEY_ERRORS: Final = (ValueMappingError.__name__, EncryptionKeyError.__name__)
 _KEY_ID: Final = re.compile(r" \[key_id=([^\]]*)\]$")
 """How the text of an `EncryptionKeyError` ends."""
@@ -172,6 +175,11 @@ class ServiceErrors:
                     f"a Worker could not serve the call: {detail[: lacking.start()]}; give all clients and Workers of "
                     "the agent the same key",
                     key_id=lacking.group(1),
+                )
+            if error.worker_error_type == _UNKNOWN_NAME:
+                detail += (
+                    "; they have an earlier release than this client: update all Workers of the agent and repeat the "
+                    "call, nothing was changed"
                 )
             return WorkerRaisedError(error_type=error.worker_error_type, detail=detail)
         if is_outage(error):

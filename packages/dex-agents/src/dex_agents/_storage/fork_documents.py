@@ -31,11 +31,13 @@ class TurnEndRequest(Stored):
     Attributes:
         turn_id: The finished turn; empty for the newest one.
         offset: Where in the state's text the answer begins, in characters.
+        takes_attachments: The client takes attachments along; one of an earlier release would make a fork without.
     """
 
     version: int = 1
     turn_id: str = ""
     offset: int = 0
+    takes_attachments: bool = False
 
 
 class TurnEndPage(Stored):

@@ -26,7 +26,7 @@ from dex_agents.runner import FrameworkState
 HEAD_KEY: Final = "head"
 TURN_START_KEY: Final = "turn-start"
 
-_WITH_REFERENCES: Final = 1000
+WITH_REFERENCES: Final = 1000
 """Added to the format of a state with references in it. A Worker of a release that would take them for text finds that
 its runner cannot read that format, and hands the Step back for another Worker."""
 
@@ -59,7 +59,7 @@ class StateHead(Stored):
     @property
     def framework_format(self) -> int:
         """The adapter's own layout number."""
-        return self.format if self.attachments is None else self.format - _WITH_REFERENCES
+        return self.format if self.attachments is None else self.format - WITH_REFERENCES
 
     def stored_json(self) -> str:
         """Return the head as it is stored: most sessions have no attachments."""
@@ -73,7 +73,7 @@ class StateHead(Stored):
         return cls(
             framework=state.framework,
             framework_version=state.framework_version,
-            format=state.format if attachments is None else state.format + _WITH_REFERENCES,
+            format=state.format if attachments is None else state.format + WITH_REFERENCES,
             next_part=split.next_part,
             root=split.root,
             attachments=attachments,

@@ -22,6 +22,7 @@ from dex_agents._storage.message_log import message_key
 from dex_agents._storage.records import MessageIndex
 from dex_agents._storage.session_editor import SessionEditor
 from dex_agents._storage.state_store import (
+    WITH_REFERENCES,
     EarlierState,
     PartsMissingError,
     StateStore,
@@ -30,6 +31,7 @@ from dex_agents._storage.state_store import (
     write_pack,
 )
 from dex_agents._turn.attachments import expect_attachments
+from dex_agents.errors import ConfigurationError, StateNotReadableError
 from dex_agents.messages import Attachment
 from dex_agents.runner import FrameworkState
 from dex_agents.snapshot import SessionSettings, SessionStatus
@@ -39,7 +41,16 @@ _PAGE_CHARACTERS: Final = 400_000
 
 
 def read_end(context: Context, request: TurnEndRequest) -> TurnEndPage:
-    """Return a piece of a finished turn; needs the state, what is kept of turns, and the summary loaded."""
+    """Return a piece of a finished turn; needs the state, what is kept of turns, and the summary loaded.
+
+    Raises:
+        ConfigurationError: The client is of a release that would leave the session's attachments behind.
+    """
+    if not request.takes_attachments and schema.find(context, schema.ATTACHMENT_INDEX) is not None:
+        raise ConfigurationError(
+            f"session {context.flow_id!r} has large messages, which the release of this client cannot take along: "
+            "update the client, and fork again"
+        )
     ends = turn_ends(context)
     turn_id = request.turn_id or next(reversed(ends), "")
     store = StateStore(context)
@@ -130,6 +141,18 @@ def _fork(context: Context) -> ForkRecord:
 
 
 def state_of(text: str, attachments: tuple[Attachment, ...] | None) -> EarlierState | None:
-    """Return the state whose pieces were read."""
-    keys = None if attachments is None else tuple(attachment.key for attachment in attachments)
-    return None if text == "null" else EarlierState(FrameworkState.model_validate_json(text), keys)
+    """Return the state whose pieces were read.
+
+    Raises:
+        StateNotReadableError: A Worker of a release that knows no attachments has read it.
+    """
+    if text == "null":
+        return None
+    state = FrameworkState.model_validate_json(text)
+    if attachments is None and state.format >= WITH_REFERENCES:
+        raise StateNotReadableError(
+            "the session has large messages, and a Worker of an earlier release has read it: update all Workers of the "
+            "agent, and fork again",
+            newer_writer=True,
+        )
+    return EarlierState(state, None if attachments is None else tuple(attachment.key for attachment in attachments))
