@@ -12,7 +12,7 @@ from dex_agents._client import attachments, content
 from dex_agents._client.attachments import AttachmentTransfer
 from dex_agents._storage import state_store
 from dex_agents._storage.attachment_documents import AttachmentOffer, AttachmentPieces
-from dex_agents._storage.limits import MAX_LARGE_MESSAGE_BYTES
+from dex_agents._storage.limits import MAX_LARGE_MESSAGE_BYTES, MIN_ATTACHMENT_BYTES
 from dex_agents._turn import attachment_reader, handing_back, mailbox
 from dex_agents.errors import (
     AttachmentNotKeptError,
@@ -163,13 +163,23 @@ async def test_what_is_too_large_is_refused_with_its_size_and_the_limit(session:
     too_large = media(image(MAX_LARGE_MESSAGE_BYTES * 3 // 4))
     with pytest.raises(MessageTooLargeError, match=r"has 16,777,\d+ bytes, at most 16,777,216 .* with its media"):
         await session.send([too_large])
-    with pytest.raises(MessageTooLargeError, match=r"has 600,\d+ bytes, at most 524,288 .* without large media"):
+    with pytest.raises(
+        MessageTooLargeError, match=r"has 600,\d+ bytes, at most 524,288 .* without media of 12 KiB and more"
+    ):
         await session.send([TextBlock(text="x" * 600_000), media(LARGE)])
     with pytest.raises(MessageTooLargeError, match=r"at most 262,144 .* with its media \(`send` takes 16,777,216\)"):
         await session.steer([media(LARGE)])
     with pytest.raises(ConfigurationError, match="data_base64 of block 1 of the message is no base64"):
         await session.send([TextBlock(text="look"), MediaBlock(media_type="image/png", data_base64="ü" * 600_000)])
     assert (await session.snapshot()).queued_messages == 0
+
+
+def test_only_media_of_12_kib_and_more_do_not_count_in_the_512_kib_of_a_message() -> None:
+    assert MIN_ATTACHMENT_BYTES == 12 * 1024
+    with pytest.raises(MessageTooLargeError, match=r"has 906,\d+ bytes, at most 524,288 .* of 12 KiB and more"):
+        content.outgoing_message("s-1", [media(image(11 * 1024, seed=seed)) for seed in range(60)], None)
+    outgoing = content.outgoing_message("s-1", [media(image(13 * 1024, seed=seed)) for seed in range(60)], None)
+    assert len(outgoing.contents) == 60
 
 
 async def test_a_reference_to_what_the_session_does_not_keep_is_refused(session: AgentSession) -> None:

@@ -10,7 +10,7 @@ DexAgentsError
 │   ├── SessionFailedError        it died: read why, start a new one
 │   ├── SessionAlreadyExistsError the id is taken by another agent: choose another
 │   ├── BlankMessageError         the message has no content: send some
-│   ├── MessageTooLargeError      its text is over 512 KiB, or all of it over 16 MiB: send a reference to what is large
+│   ├── MessageTooLargeError      over 16 MiB, or 512 KiB without large media: send a reference to what is large
 │   ├── AttachmentNotKeptError    the session does not keep that attachment: send its content
 │   ├── AnswerTooLargeError       the answer to an interrupt is too large: give a reference to what is large
 │   ├── AnswerNotValidError       the answer does not match what was asked: correct it, nothing was used up

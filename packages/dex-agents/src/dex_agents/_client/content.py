@@ -7,7 +7,12 @@ from uuid import uuid4
 
 from dex_agents._client.outgoing import OutgoingMessage
 from dex_agents._client.service_errors import refused_values
-from dex_agents._storage.limits import MAX_LARGE_MESSAGE_BYTES, MAX_MESSAGE_BYTES, MAX_STEERING_BYTES
+from dex_agents._storage.limits import (
+    MAX_LARGE_MESSAGE_BYTES,
+    MAX_MESSAGE_BYTES,
+    MAX_STEERING_BYTES,
+    MIN_ATTACHMENT_BYTES,
+)
 from dex_agents._turn.attachments import whole_size
 from dex_agents._turn.mailbox import is_blank
 from dex_agents.errors import (
@@ -56,7 +61,7 @@ def outgoing_message(session_id: str, content: str | Sequence[Block], message_id
 
     Raises:
         BlankMessageError: It has no text but whitespace, and no media.
-        MessageTooLargeError: It has more than 16 MiB, or more than 512 KiB without its media.
+        MessageTooLargeError: It has more than 16 MiB, or more than 512 KiB without media of at least 12 KiB.
         ConfigurationError: As for `user_message`, or the content of large media is no base64.
     """
     message, size = _built(session_id, content, message_id)
@@ -133,7 +138,7 @@ def _blank(session_id: str) -> BlankMessageError:
 def _too_large(session_id: str, size: int, max_bytes: int) -> MessageTooLargeError:
     ways = {
         MAX_LARGE_MESSAGE_BYTES: "with its media, each as often as it is there",
-        MAX_MESSAGE_BYTES: "without large media",
+        MAX_MESSAGE_BYTES: f"without media of {MIN_ATTACHMENT_BYTES // 1024} KiB and more",
         MAX_STEERING_BYTES: f"with its media (`send` takes {MAX_LARGE_MESSAGE_BYTES:,})",
     }
     return MessageTooLargeError(
