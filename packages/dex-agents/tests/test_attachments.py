@@ -215,7 +215,9 @@ async def test_a_session_keeps_a_bounded_number_of_contents(
     session: AgentSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dex_agents._turn.attachments.MAX_ATTACHMENTS", 1)
-    with pytest.raises(SessionFullError, match="keeps 0 large contents, at most 1 are possible; fork an earlier turn"):
+    with pytest.raises(
+        SessionFullError, match=r"0 large contents, the message has 2 more, and at most 1 .* send fewer"
+    ):
         await session.send([TextBlock(text=LOOK), media(LARGE), media(image(MIB, seed=2))])
 
 
@@ -328,8 +330,7 @@ async def test_what_no_client_of_ours_brings_is_refused(session: AgentSession) -
     with pytest.raises(WorkerInvocationError, match="5 bytes have other than 2 pieces"):
         await client.invoke_rpc(flow.offer_attachments, "s-1", AttachmentOffer(attachments=(described,)))
     unknown = AttachmentPieces(key="0" * 16, first=0, pieces=("eA==",))
-    with pytest.raises(WorkerInvocationError, match="expects no attachment '0000000000000000': offer it first"):
-        await client.invoke_rpc(flow.receive_attachment_pieces, "s-1", unknown)
+    assert await client.invoke_rpc(flow.receive_attachment_pieces, "s-1", unknown) == 0
 
 
 async def test_a_worker_without_a_connection_fails_the_turn_and_says_what_to_do(

@@ -39,7 +39,7 @@ from dex_agents._turn.attachment_reader import AttachmentReader
 from dex_agents._turn.attachments import offer, read_pieces, receive_pieces
 from dex_agents._turn.forking import read_end, receive_end, receive_part
 from dex_agents._turn.interrupts import take_answer
-from dex_agents._turn.mailbox import receive, receive_steering
+from dex_agents._turn.mailbox import examine_offer, receive, receive_steering
 from dex_agents._turn.outcome_reports import take_report
 from dex_agents._turn.partial_text import PartialTexts, take_partial_text
 from dex_agents._turn.redaction import EventFeed, redacted_page, redacted_snapshot
@@ -222,8 +222,13 @@ class AgentSessionFlow(Flow[SessionStart]):
 
     @rpc(timeout=RPC_TIMEOUT, lock_attributes=(schema.ATTACHMENT_INDEX.lock(),))
     def offer_attachments(self, context: Context, offered: AttachmentOffer) -> RPCResult[AttachmentProgress]:
-        """Say which contents a message will need; returns which of them are there, and how much of each."""
-        return RPCResult(offer(context, offered, self.options))
+        """Say which contents a message will need; returns which of them are there, and how much of each.
+
+        The caller loads `AgentMessageTurns/<message id>`, and that id's digest.
+        """
+        receipt = examine_offer(context, offered, self.options)
+        progress = AttachmentProgress(receipt=receipt) if receipt else offer(context, offered, self.options)
+        return RPCResult(progress)
 
     @rpc(timeout=RPC_TIMEOUT, lock_attributes=(schema.ATTACHMENT_INDEX.lock(),))
     def receive_attachment_pieces(self, context: Context, brought: AttachmentPieces) -> RPCResult[int]:

@@ -217,6 +217,9 @@ class UserMessage(Stored):
     trace: dict[str, str] = Field(default_factory=dict)
 
 
+MessageRefusal = Literal["blank", "too_large", "queue_full", "other_content", "attachment_missing"]
+
+
 class SendReceipt(Stored):
     """The answer to `send_user_message`.
 
@@ -233,7 +236,7 @@ class SendReceipt(Stored):
     message_id: str
     accepted: bool
     repeated: bool = False
-    refusal: Literal["blank", "too_large", "queue_full", "other_content", "attachment_missing"] | None = None
+    refusal: MessageRefusal | None = None
     queued_messages: int = 0
 
 

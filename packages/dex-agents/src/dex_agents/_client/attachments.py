@@ -8,19 +8,23 @@ from typing import TYPE_CHECKING
 from dex import RPCInvokeOptions
 
 from dex_agents._client.connection import Connection
+from dex_agents._client.message_loads import loads_of
 from dex_agents._client.outgoing import OutgoingMessage
-from dex_agents._client.service_errors import raised_by_worker
+from dex_agents._client.patience import patiently
+from dex_agents._client.service_errors import NO_ROOM, raised_by_worker
 from dex_agents._storage.attachment_documents import (
     AttachmentOffer,
     AttachmentPieces,
+    AttachmentProgress,
     AttachmentRequest,
     piece_name,
 )
 from dex_agents._storage.limits import ATTACHMENT_PIECE_BYTES, MAX_PIECES_PER_CALL
 from dex_agents._storage.schema import ATTACHMENTS
-from dex_agents.errors import AttachmentNotKeptError, SessionFullError
+from dex_agents._turn.attachments import characters_of
+from dex_agents.errors import AttachmentNotKeptError
 from dex_agents.messages import Attachment
-from dex_agents.snapshot import UserMessage
+from dex_agents.snapshot import SendReceipt, UserMessage
 
 if TYPE_CHECKING:
     from dex_agents.session_flow import AgentSessionFlow
@@ -38,11 +42,13 @@ class AttachmentTransfer:
         self._flow = flow
         self._connection = connection
 
-    async def bring(self, session_id: str, outgoing: OutgoingMessage) -> UserMessage:
+    async def bring(self, session_id: str, outgoing: OutgoingMessage) -> UserMessage | SendReceipt:
         """Bring what of a message is too large to travel with it; repeated, it brings what is not there yet.
 
+        Each call is repeated through a short outage of its own.
+
         Returns:
-            The message as it travels.
+            The message as it travels; the receipt when the session has it already, or refuses it.
 
         Raises:
             SessionFullError: The session has no room for it; nothing was brought.
@@ -50,35 +56,52 @@ class AttachmentTransfer:
         if not outgoing.contents:
             return outgoing.message
         places = list(outgoing.contents)
-        offered = AttachmentOffer(attachments=tuple(attachment for attachment, _ in outgoing.contents.values()))
-        client = self._connection.client
-        with raised_by_worker(session_id, SessionFullError):
-            progress = await self._connection.call(
-                lambda: client.invoke_rpc(self._flow.offer_attachments, session_id, offered), session_id=session_id
-            )
+        progress = await patiently(lambda: self._offer(session_id, outgoing))
+        if progress.receipt is not None:
+            return progress.receipt
         kept = dict(zip(places, progress.entries, strict=True))
         for place, entry in {entry.attachment.key: (place, entry) for place, entry in kept.items()}.values():
             await self.store(session_id, entry.attachment, outgoing.contents[place][1], stored=entry.stored)
         return outgoing.referring_to({place: entry.attachment for place, entry in kept.items()})
 
+    async def _offer(self, session_id: str, outgoing: OutgoingMessage) -> AttachmentProgress:
+        attachments = {place: attachment for place, (attachment, _) in outgoing.contents.items()}
+        message = outgoing.message
+        offered = AttachmentOffer(
+            attachments=tuple(attachments.values()),
+            message_id=message.message_id,
+            digest=message.digest,
+            characters=characters_of(outgoing.referring_to(attachments).content),
+        )
+        options = RPCInvokeOptions(load_attribute_map_instances=loads_of(message))
+        client = self._connection.client
+        with raised_by_worker(session_id, *NO_ROOM):
+            return await self._connection.call(
+                lambda: client.invoke_rpc(self._flow.offer_attachments, session_id, offered, options=options),
+                session_id=session_id,
+            )
+
     async def store(self, session_id: str, attachment: Attachment, content: bytes, *, stored: int = 0) -> None:
         """Bring the pieces of a content that the session expects and does not have yet."""
-        client = self._connection.client
         while stored < attachment.pieces:
             last = min(stored + MAX_PIECES_PER_CALL, attachment.pieces)
             pieces = [_piece(content, number) for number in range(stored, last)]
             brought = AttachmentPieces(key=attachment.key, first=stored, pieces=tuple(pieces))
             before = stored
-            stored = await self._connection.call(
-                lambda brought=brought: client.invoke_rpc(self._flow.receive_attachment_pieces, session_id, brought),
-                session_id=session_id,
-            )
+            stored = await patiently(lambda brought=brought: self._store_some(session_id, brought))
             if stored <= before:
                 raise AttachmentNotKeptError(
                     f"session {session_id!r} takes no more than {stored} of {attachment.pieces} pieces of the "
                     f"attachment {attachment.key!r}: repeat the call",
                     session_id=session_id,
                 )
+
+    async def _store_some(self, session_id: str, brought: AttachmentPieces) -> int:
+        client = self._connection.client
+        return await self._connection.call(
+            lambda: client.invoke_rpc(self._flow.receive_attachment_pieces, session_id, brought),
+            session_id=session_id,
+        )
 
     async def read(self, session_id: str, attachment: Attachment) -> bytes:
         """Return a whole content.

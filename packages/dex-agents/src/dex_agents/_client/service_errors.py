@@ -29,13 +29,18 @@ from dex_agents.errors import (
     EncryptionKeyError,
     EngineUnavailableError,
     NoWorkerAvailableError,
+    SessionBudgetUsedUpError,
     SessionBusyError,
     SessionError,
     SessionFailedError,
+    SessionFullError,
     SessionNotFoundError,
     SessionStoppedError,
     WorkerRaisedError,
 )
+
+NO_ROOM: Final = (SessionBudgetUsedUpError, SessionFullError)
+"""What a Worker raises when nothing is left for a turn."""
 
 _NO_WORKER_AVAILABLE: Final = "NO_WORKER_AVAILABLE"
 """How a Dex Server names the error of an RPC that no Worker took within its dispatch wait."""

@@ -1,28 +1,26 @@
 """What a client does to a running turn: steer it, cancel it, interrupt it; and to the settings of the next ones."""
 
 import re
-from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Final, TypeVar
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from dex import ChannelMessageNotFoundError, Context, RPCInvokeOptions, RPCResult
 from pydantic import JsonValue
-from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
 from dex_agents._client.attachments import AttachmentTransfer
 from dex_agents._client.connection import Connection
 from dex_agents._client.content import refusal_of
+from dex_agents._client.message_loads import loads_of
 from dex_agents._client.outgoing import OutgoingMessage
-from dex_agents._client.service_errors import check_settings, raised_by_worker
+from dex_agents._client.patience import arrival_unknown, patiently
+from dex_agents._client.service_errors import NO_ROOM, check_settings, raised_by_worker
 from dex_agents._storage.limits import MAX_MESSAGE_BYTES, MAX_STEERING_BYTES
-from dex_agents._storage.schema import MESSAGE_DIGESTS, MESSAGE_TURNS, UNSETTLED_CALLS
+from dex_agents._storage.schema import MESSAGE_TURNS, UNSETTLED_CALLS
 from dex_agents._turn.guarded_telemetry import guarded
 from dex_agents._turn.settings import check_size
 from dex_agents.errors import (
     ConfigurationError,
-    EngineUnavailableError,
     OutcomeNotUnknownError,
-    SessionBudgetUsedUpError,
-    SessionFullError,
     WorkerRaisedError,
 )
 from dex_agents.snapshot import (
@@ -37,14 +35,7 @@ from dex_agents.snapshot import (
 if TYPE_CHECKING:
     from dex_agents.session_flow import AgentSessionFlow
 
-ResultT = TypeVar("ResultT")
-
 MessageRpc = Callable[[Context, UserMessage], RPCResult[SendReceipt]]
-
-_OUTAGE_PATIENCE_SECONDS: Final = 5.0
-
-_NO_ROOM: Final = (SessionBudgetUsedUpError, SessionFullError)
-"""What says that nothing is left for a turn."""
 
 
 class TurnControl:
@@ -59,11 +50,11 @@ class TurnControl:
         """Queue a message behind the running turn."""
         message = outgoing.message
         if outgoing.contents:
-
-            async def bring() -> UserMessage:
-                return await self._attachments.bring(session_id, outgoing)
-
-            message = await _patiently(bring, message)
+            with arrival_unknown(message.message_id):
+                brought = await self._attachments.bring(session_id, outgoing)
+            if isinstance(brought, SendReceipt):
+                return _accepted(session_id, message, brought, MAX_MESSAGE_BYTES)
+            message = brought
         return await self._deliver(self._flow.send_user_message, session_id, message, MAX_MESSAGE_BYTES)
 
     async def steer(self, session_id: str, message: UserMessage) -> SendReceipt:
@@ -84,7 +75,7 @@ class TurnControl:
             except ChannelMessageNotFoundError:
                 return False  # it ended at this very moment
 
-        with raised_by_worker(session_id, *_NO_ROOM):
+        with raised_by_worker(session_id, *NO_ROOM):
             try:
                 return await self._connection.call(cancel, session_id=session_id)
             except WorkerRaisedError as error:
@@ -154,38 +145,25 @@ class TurnControl:
         message = self._traced(message)
 
         async def deliver() -> SendReceipt:
-            with raised_by_worker(session_id, *_NO_ROOM):
+            with raised_by_worker(session_id, *NO_ROOM):
                 return await self._connection.call(
                     lambda: client.invoke_rpc(rpc, session_id, message, options=options), session_id=session_id
                 )
 
-        receipt = await _patiently(deliver, message)
-        if not receipt.accepted:
-            raise refusal_of(session_id, message, receipt, max_bytes=max_bytes)
-        return receipt
+        with arrival_unknown(message.message_id):
+            receipt = await patiently(deliver)
+        return _accepted(session_id, message, receipt, max_bytes)
 
 
-async def _patiently(deliver: Callable[[], Awaitable[ResultT]], message: UserMessage) -> ResultT:
-    """Deliver a message or what goes ahead of it, through an outage of 5 s."""
-    # The ids make a repeat harmless: the answer may have been lost, and not the message.
-    retrying = AsyncRetrying(
-        retry=retry_if_exception_type(EngineUnavailableError),
-        stop=stop_after_delay(_OUTAGE_PATIENCE_SECONDS),
-        wait=wait_random_exponential(multiplier=0.1, max=1),
-        reraise=True,
-    )
-    try:
-        return await retrying(deliver)
-    except EngineUnavailableError as error:
-        raise EngineUnavailableError(
-            f"{error}; whether the message arrived is unknown: repeat it with message_id={message.message_id!r}"
-        ) from error
+def _accepted(session_id: str, message: UserMessage, receipt: SendReceipt, max_bytes: int) -> SendReceipt:
+    if not receipt.accepted:
+        raise refusal_of(session_id, message, receipt, max_bytes=max_bytes)
+    return receipt
 
 
 def _for_message(message: UserMessage) -> RPCInvokeOptions:
     """Lock and load what makes a repeated send one message."""
-    digest = (MESSAGE_DIGESTS.load(message.message_id),) if message.digest else ()
     return RPCInvokeOptions(
         lock_attribute_map_instances=(MESSAGE_TURNS.lock(message.message_id),),
-        load_attribute_map_instances=(MESSAGE_TURNS.load(message.message_id), *digest),
+        load_attribute_map_instances=loads_of(message),
     )

@@ -5,9 +5,11 @@ from typing import NewType
 
 from dex import Value, WireKind
 
+from dex_agents._storage.limits import ATTACHMENT_PIECE_BYTES, RESERVED_SECONDS
 from dex_agents._storage.sealing import Sealing
 from dex_agents._stored import Stored, StoredRecord
 from dex_agents.messages import Attachment
+from dex_agents.snapshot import SendReceipt
 
 AttachmentData = NewType("AttachmentData", bytes)
 """A piece of an attachment's content."""
@@ -19,15 +21,26 @@ class AttachmentEntry(Stored):
     Attributes:
         attachment: The attachment.
         stored: So many of its pieces have arrived, from the first one on.
+        touched_at: When it was offered, or a piece arrived: Unix time in seconds, by the Worker's clock.
     """
 
     attachment: Attachment
     stored: int = 0
+    touched_at: float = 0.0
 
     @property
     def is_complete(self) -> bool:
         """Whether all of it has arrived."""
         return self.stored >= self.attachment.pieces
+
+    @property
+    def stored_size(self) -> int:
+        """Bytes that have arrived."""
+        return min(self.attachment.size, self.stored * ATTACHMENT_PIECE_BYTES)
+
+    def is_reserved(self, now: float) -> bool:
+        """Whether somebody is bringing it: what a client that died has left gets no room."""
+        return not self.is_complete and now - self.touched_at < RESERVED_SECONDS
 
 
 class AttachmentIndex(StoredRecord):
@@ -36,41 +49,64 @@ class AttachmentIndex(StoredRecord):
     version: int = 1
     entries: tuple[AttachmentEntry, ...] = ()
 
-    @property
-    def size(self) -> int:
-        """Bytes of all contents, of those that have not arrived yet too."""
-        return sum(entry.attachment.size for entry in self.entries)
+    def size(self, now: float) -> int:
+        """Return the bytes of all contents that have arrived, or are being brought."""
+        sizes = (entry.attachment.size if entry.is_reserved(now) else entry.stored_size for entry in self.entries)
+        return sum(sizes)
 
     def keeps(self, attachment: Attachment) -> bool:
         """Whether all of an attachment is there."""
         return any(entry.attachment == attachment and entry.is_complete for entry in self.entries)
 
-    def with_new(self, attachments: Iterable[Attachment]) -> "AttachmentIndex":
-        """Return the list with more attachments, of which nothing has arrived."""
-        new = tuple(AttachmentEntry(attachment=attachment) for attachment in attachments)
-        return self.model_copy(update={"entries": (*self.entries, *new)})
-
-    def with_stored(self, key: str, stored: int) -> "AttachmentIndex":
-        """Return the list after pieces have arrived."""
-        entries = tuple(
-            entry.model_copy(update={"stored": stored}) if entry.attachment.key == key else entry
+    def with_offered(self, attachments: Iterable[Attachment], now: float) -> "AttachmentIndex":
+        """Return the list with room for these attachments, and without those of which nothing has come for long."""
+        offered = {attachment.key: attachment for attachment in attachments}
+        kept = [
+            entry.model_copy(update={"touched_at": now}) if entry.attachment.key in offered else entry
             for entry in self.entries
+            if entry.stored or entry.is_reserved(now) or entry.attachment.key in offered
+        ]
+        known = {entry.attachment.key for entry in kept}
+        new = [AttachmentEntry(attachment=each, touched_at=now) for each in offered.values() if each.key not in known]
+        return self.model_copy(update={"entries": (*kept, *new)})
+
+    def with_stored(self, key: str, stored: int, now: float) -> "AttachmentIndex":
+        """Return the list after pieces have arrived."""
+        update = {"stored": stored, "touched_at": now}
+        entries = tuple(
+            entry.model_copy(update=update) if entry.attachment.key == key else entry for entry in self.entries
         )
         return self.model_copy(update={"entries": entries})
 
 
 class AttachmentOffer(Stored):
-    """The input of `offer_attachments`: what a client wants to bring, under keys that it proposes."""
+    """The input of `offer_attachments`: what a client wants to bring, under keys that it proposes.
+
+    Attributes:
+        attachments: What its message needs that it does not have itself.
+        message_id: Of the message: what would be refused without them is refused before they are brought.
+        digest: Of its content, as it has one.
+        characters: Of the contents of all of its attachments as base64.
+    """
 
     version: int = 1
     attachments: tuple[Attachment, ...]
+    message_id: str = ""
+    digest: str = ""
+    characters: int = 0
 
 
 class AttachmentProgress(Stored):
-    """The output of `offer_attachments`: for each attachment the one that the session keeps, and how much of it."""
+    """The output of `offer_attachments`.
+
+    Attributes:
+        entries: For each attachment the one that the session keeps, and how much of it.
+        receipt: In place of all that, when the session has the message already, or refuses it.
+    """
 
     version: int = 1
-    entries: tuple[AttachmentEntry, ...]
+    entries: tuple[AttachmentEntry, ...] = ()
+    receipt: SendReceipt | None = None
 
 
 class AttachmentPieces(Stored):

@@ -37,6 +37,10 @@ session keeps, once, and half as much again. A Worker's memory has about three t
 ATTACHMENT_PIECE_BYTES: Final = 384 * 1024
 """Of one piece of an attachment; 512 KiB as base64. For ever: a client may finish what one of another release began."""
 
+RESERVED_SECONDS: Final = 60.0
+"""So long a session keeps room for what is being brought to it, after the last piece that came: a client that lives
+brings the next one within 20 s, which is what one call may take."""
+
 MAX_PIECES_PER_CALL: Final = 4
 """Pieces that one RPC carries: 2 MiB, and about as much again with what every RPC loads of a session."""
 

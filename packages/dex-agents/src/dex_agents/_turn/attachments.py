@@ -1,7 +1,8 @@
 """Takes attachments into a session, in pieces, and gives them out again."""
 
 import base64
-from collections.abc import Collection, Iterable
+import time
+from collections.abc import Iterable
 
 from dex import Context
 
@@ -17,7 +18,7 @@ from dex_agents._storage.attachment_documents import (
 from dex_agents._storage.limits import ATTACHMENT_PIECE_BYTES, MAX_ATTACHMENTS, MAX_PIECES_PER_CALL
 from dex_agents._storage.records import SessionRecord
 from dex_agents._storage.schema import ATTACHMENT_INDEX, ATTACHMENTS, SESSION, find, find_instance
-from dex_agents._turn.fullness import FULL_SHARE, as_stored, attached_bytes, stored_bytes
+from dex_agents._turn.fullness import FULL_SHARE, as_stored, stored_bytes
 from dex_agents.errors import SessionFullError
 from dex_agents.messages import Attachment, Block, MediaBlock
 from dex_agents.options import AgentSessionOptions
@@ -35,24 +36,26 @@ def offer(context: Context, offered: AttachmentOffer, options: AgentSessionOptio
     for attachment in offered.attachments:
         if attachment.pieces != -(-attachment.size // ATTACHMENT_PIECE_BYTES):
             raise ValueError(f"{attachment.size} bytes have other than {attachment.pieces} pieces")
-    index = _index(context)
+    index, now = _index(context), time.time()
     known = {entry.attachment.id: entry for entry in sorted(index.entries, key=lambda entry: entry.is_complete)}
-    new = {each.id: each for each in offered.attachments if each.id not in known}
-    if new:
-        _check_room(context, index, new.values(), options)
-        index = index.with_new(new.values())
+    wanted = {each.id: known[each.id].attachment if each.id in known else each for each in offered.attachments}
+    missing = [each for each in wanted.values() if each.id not in known or not known[each.id].is_complete]
+    if missing:
+        before = index.with_offered((), now)
+        index = before.with_offered(missing, now)
+        _check_room(context, before, index, options)
         ATTACHMENT_INDEX.set(context, index)
-        known |= {entry.attachment.id: entry for entry in index.entries if entry.attachment.id in new}
-    return AttachmentProgress(entries=tuple(known[each.id] for each in offered.attachments))
+    found = {entry.attachment.key: entry for entry in index.entries}
+    return AttachmentProgress(entries=tuple(found[wanted[each.id].key] for each in offered.attachments))
 
 
 def expect_attachments(context: Context, attachments: Iterable[Attachment]) -> None:
     """Stage that a fork will receive these attachments, under their keys; the caller holds the lock of the list."""
     index = _index(context)
-    known = {entry.attachment.key for entry in index.entries}
-    new = [each for each in attachments if each.key not in known]
-    if new:
-        ATTACHMENT_INDEX.set(context, index.with_new(new))
+    kept = {entry.attachment.key for entry in index.entries if entry.is_complete}
+    missing = [each for each in attachments if each.key not in kept]
+    if missing:
+        ATTACHMENT_INDEX.set(context, index.with_offered(missing, time.time()))
 
 
 def receive_pieces(context: Context, brought: AttachmentPieces) -> int:
@@ -64,7 +67,7 @@ def receive_pieces(context: Context, brought: AttachmentPieces) -> int:
     index = _index(context)
     entry = next((entry for entry in index.entries if entry.attachment.key == brought.key), None)
     if entry is None:
-        raise ValueError(f"the session expects no attachment {brought.key!r}: offer it first")
+        return 0  # nothing of it has come for long: it must be offered again
     end = brought.first + len(brought.pieces)
     if not 0 <= brought.first <= entry.stored < end <= entry.attachment.pieces:
         return entry.stored
@@ -73,7 +76,7 @@ def receive_pieces(context: Context, brought: AttachmentPieces) -> int:
         if len(content) > ATTACHMENT_PIECE_BYTES:
             raise ValueError(f"a piece has {len(content)} bytes, at most {ATTACHMENT_PIECE_BYTES} are possible")
         ATTACHMENTS.set(context, piece_name(brought.key, number), content)
-    ATTACHMENT_INDEX.set(context, index.with_stored(brought.key, end))
+    ATTACHMENT_INDEX.set(context, index.with_stored(brought.key, end, time.time()))
     return end
 
 
@@ -120,10 +123,11 @@ def _index(context: Context) -> AttachmentIndex:
 
 
 def _check_room(
-    context: Context, index: AttachmentIndex, new: Collection[Attachment], options: AgentSessionOptions
+    context: Context, before: AttachmentIndex, index: AttachmentIndex, options: AgentSessionOptions
 ) -> None:
-    stored = stored_bytes(find(context, SESSION) or SessionRecord(), attached_bytes(context, options))
-    added = as_stored(sum(attachment.size for attachment in new), options)
+    now = time.time()
+    stored = stored_bytes(find(context, SESSION) or SessionRecord(), as_stored(before.size(now), options))
+    added = as_stored(index.size(now) - before.size(now), options)
     if stored + added >= FULL_SHARE * options.session_capacity_bytes:
         raise SessionFullError(
             f"the message was refused: session {context.flow_id!r} keeps about {stored:,} bytes, its media have "
@@ -131,9 +135,10 @@ def _check_room(
             "new session, or store what is large elsewhere and send its uri",
             session_id=context.flow_id,
         )
-    if len(index.entries) + len(new) > MAX_ATTACHMENTS:
+    if len(index.entries) > MAX_ATTACHMENTS:
         raise SessionFullError(
-            f"the message was refused: session {context.flow_id!r} keeps {len(index.entries)} large contents, at most "
-            f"{MAX_ATTACHMENTS} are possible; fork an earlier turn, or begin a new session",
+            f"the message was refused: session {context.flow_id!r} keeps {len(before.entries)} large contents, the "
+            f"message has {len(index.entries) - len(before.entries)} more, and at most {MAX_ATTACHMENTS} are "
+            "possible; send fewer or larger ones at a time, fork an earlier turn, or begin a new session",
             session_id=context.flow_id,
         )

@@ -5,6 +5,7 @@ the limit a Step fails for good, and with it the session. It tells nobody how mu
 and rather too high.
 """
 
+import time
 from typing import Final
 
 from dex import Context
@@ -39,7 +40,7 @@ def as_stored(size: int, options: AgentSessionOptions) -> int:
 def attached_bytes(context: Context, options: AgentSessionOptions) -> int:
     """Return about how many bytes a server counts of a session's attachments."""
     index = find(context, ATTACHMENT_INDEX)
-    return 0 if index is None else as_stored(index.size, options)
+    return 0 if index is None else as_stored(index.size(time.time()), options)
 
 
 def stored_bytes(record: SessionRecord, attached: int = 0) -> int:

@@ -5,6 +5,7 @@ from unicodedata import category
 
 from dex import AttributeMapNotLoadedError, ChannelMessagesNotLoadedError, Context
 
+from dex_agents._storage.attachment_documents import AttachmentOffer
 from dex_agents._storage.limits import (
     MAX_ATTACHED_CHARACTERS,
     MAX_LARGE_MESSAGE_BYTES,
@@ -30,7 +31,7 @@ from dex_agents._turn.fullness import attached_bytes, is_full, stored_bytes
 from dex_agents.errors import BudgetUsedUpError, SessionBudgetUsedUpError, SessionFullError
 from dex_agents.messages import Block, TextBlock
 from dex_agents.options import AgentSessionOptions
-from dex_agents.snapshot import SendReceipt, UserMessage
+from dex_agents.snapshot import MessageRefusal, SendReceipt, UserMessage
 
 _UNSEEN: Final = frozenset({"Cc", "Cf"})
 """Unicode's categories of controls and of format characters, such as the zero-width space and the byte order mark."""
@@ -59,6 +60,26 @@ def receive(context: Context, message: UserMessage, options: AgentSessionOptions
         _check_room(context, options, characters_of(message.content))
         USER_MESSAGES.publish(context, message)
     return receipt
+
+
+def examine_offer(context: Context, offered: AttachmentOffer, options: AgentSessionOptions) -> SendReceipt | None:
+    """Return what will become of a message whatever is brought for it; None when it is to be brought.
+
+    The caller has loaded the message's id. Nothing is staged: the message is examined again when it arrives.
+
+    Raises:
+        SessionError: As for the message.
+    """
+    if not offered.message_id:
+        return None
+    waiting = USER_MESSAGES.size(context)
+    known = _known(context, offered.message_id, offered.digest, waiting)
+    if known is not None:
+        return known
+    if waiting >= options.max_queued_messages:
+        return _refused(offered.message_id, "queue_full", waiting)
+    _check_room(context, options, offered.characters)
+    return None
 
 
 def receive_steering(context: Context, message: UserMessage, options: AgentSessionOptions) -> SendReceipt:
@@ -131,29 +152,41 @@ def _examine(
 ) -> SendReceipt:
     message_id, size = message.message_id, message.size_in_bytes()
     if is_blank(message.content):
-        return SendReceipt(message_id=message_id, accepted=False, refusal="blank", queued_messages=waiting)
+        return _refused(message_id, "blank", waiting)
     if size > max_bytes or whole_size(message) > MAX_LARGE_MESSAGE_BYTES:
-        return SendReceipt(message_id=message_id, accepted=False, refusal="too_large", queued_messages=waiting)
-    if MESSAGE_TURNS.get(context, message_id) != 0:
-        if _is_another_one(context, message):
-            return SendReceipt(message_id=message_id, accepted=False, refusal="other_content", queued_messages=waiting)
-        return SendReceipt(message_id=message_id, accepted=True, repeated=True, queued_messages=waiting)
+        return _refused(message_id, "too_large", waiting)
+    known = _known(context, message_id, message.digest, waiting)
+    if known is not None:
+        return known
     if waiting >= max_waiting or (room is not None and size > room):
-        return SendReceipt(message_id=message_id, accepted=False, refusal="queue_full", queued_messages=waiting)
+        return _refused(message_id, "queue_full", waiting)
     if not keeps_all(context, message.content):
-        return SendReceipt(message_id=message_id, accepted=False, refusal="attachment_missing", queued_messages=waiting)
+        return _refused(message_id, "attachment_missing", waiting)
     MESSAGE_TURNS.set(context, message_id, QUEUED)
     if message.digest:
         MESSAGE_DIGESTS.set(context, message_id, message.digest)
     return SendReceipt(message_id=message_id, accepted=True, queued_messages=waiting + 1)
 
 
-def _is_another_one(context: Context, message: UserMessage) -> bool:
+def _known(context: Context, message_id: str, digest: str, waiting: int) -> SendReceipt | None:
+    """Return what becomes of a message whose id was used before; None for a new one."""
+    if MESSAGE_TURNS.get(context, message_id) == 0:
+        return None
+    if _is_another_one(context, message_id, digest):
+        return _refused(message_id, "other_content", waiting)
+    return SendReceipt(message_id=message_id, accepted=True, repeated=True, queued_messages=waiting)
+
+
+def _refused(message_id: str, refusal: MessageRefusal, waiting: int) -> SendReceipt:
+    return SendReceipt(message_id=message_id, accepted=False, refusal=refusal, queued_messages=waiting)
+
+
+def _is_another_one(context: Context, message_id: str, digest: str) -> bool:
     """Whether the message's id was used for another content; not known when either of them has no digest."""
-    if not message.digest:
+    if not digest:
         return False
     try:
-        stored = find_instance(context, MESSAGE_DIGESTS, message.message_id)
+        stored = find_instance(context, MESSAGE_DIGESTS, message_id)
     except AttributeMapNotLoadedError:  # a client of a release that loads the turns only
         return False
-    return bool(stored) and stored != message.digest
+    return bool(stored) and stored != digest

@@ -1,0 +1,135 @@
+"""What an upload leaves in a session that does not take its message, and what an outage does to it."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+
+from dex_agents import AgentSessionOptions
+from dex_agents._client import attachments, patience
+from dex_agents._client.attachments import AttachmentTransfer
+from dex_agents._storage import attachment_documents
+from dex_agents._storage.attachment_documents import AttachmentPieces
+from dex_agents.budgets import Budget
+from dex_agents.errors import (
+    AttachmentNotKeptError,
+    EngineUnavailableError,
+    MessageIdReusedError,
+    MessageQueueFullError,
+    SessionBudgetUsedUpError,
+    SessionFullError,
+)
+from dex_agents.messages import TextBlock
+from dex_agents.session import AgentSession
+from support.scripted_sessions import pending
+from support.seeing_agent import MIB, digest, image, media, seeing_flow, sights
+from support.seeing_sessions import LARGE, session_in, values_of
+
+
+@pytest.fixture
+async def session(tmp_path: Path, log: Path) -> AsyncGenerator[AgentSession]:
+    options = AgentSessionOptions(session_capacity_bytes=5 * MIB, max_queued_messages=1)
+    async with session_in(tmp_path / "engine", seeing_flow(options=options)) as session:
+        yield session
+
+
+class ClientDiedError(Exception):
+    """Raised where a client dies."""
+
+
+def dies_after_the_offer(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def dies(*_: object, **__: object) -> None:
+        raise ClientDiedError
+
+    monkeypatch.setattr(AttachmentTransfer, "store", dies)
+
+
+async def test_a_message_that_is_refused_brings_nothing(session: AgentSession, tmp_path: Path) -> None:
+    await session.send([TextBlock(text="call write_a!\nsay one"), media(LARGE)], message_id="m-1")
+    await pending(session)
+    before = values_of(tmp_path / "engine")
+
+    with pytest.raises(MessageIdReusedError):
+        await session.send([media(image(2 * MIB, seed=2))], message_id="m-1")
+    await session.send("say two")
+    before |= {"UserMessages": 0}
+    with pytest.raises(MessageQueueFullError):
+        await session.send([media(image(2 * MIB, seed=3))])
+    again = await session.send([TextBlock(text="call write_a!\nsay one"), media(LARGE)], message_id="m-1")
+
+    assert again.repeated
+    after = values_of(tmp_path / "engine")
+    assert [after[name] for name in ("AgentAttachments", "AgentAttachmentIndex")] == [
+        before[name] for name in ("AgentAttachments", "AgentAttachmentIndex")
+    ]
+
+
+async def test_a_session_without_budget_takes_no_image(tmp_path: Path, log: Path) -> None:
+    options = AgentSessionOptions(session_budget=Budget(model_calls=1))
+    async with session_in(tmp_path, seeing_flow(options=options)) as session:
+        await session.ask("say one", timeout=20)
+        with pytest.raises(SessionBudgetUsedUpError, match="the message was refused"):
+            await session.send([media(LARGE)])
+    assert "AgentAttachmentIndex" not in values_of(tmp_path)
+
+
+async def test_what_a_dead_client_wanted_to_bring_keeps_room_for_a_minute_only(
+    session: AgentSession, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as dying:
+        dies_after_the_offer(dying)
+        for seed in (1, 2):
+            with pytest.raises(ClientDiedError):
+                await session.send([media(image(2 * MIB, seed))])
+    content = [TextBlock(text="say three"), media(image(2 * MIB, seed=3))]
+    with pytest.raises(SessionFullError):
+        await session.send(content)
+
+    monkeypatch.setattr(attachment_documents, "RESERVED_SECONDS", 0)
+    monkeypatch.setattr("dex_agents._turn.attachments.MAX_ATTACHMENTS", 1)
+    await session.ask(content, timeout=20)
+
+    assert sights(log) == [[digest(image(2 * MIB, seed=3))]]
+
+
+async def test_an_upload_that_goes_on_after_its_room_was_given_away_is_told_to_repeat_the_call(
+    session: AgentSession, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attachment_documents, "RESERVED_SECONDS", 0)
+    content = [TextBlock(text="say two"), media(LARGE)]
+    store = AttachmentTransfer.store
+
+    async def is_slow(self: AttachmentTransfer, *arguments: object, **options: object) -> None:
+        monkeypatch.setattr(AttachmentTransfer, "store", store)
+        await session.ask([TextBlock(text="say one"), media(image(MIB, seed=2))], timeout=20)
+        await store(self, *arguments, **options)  # pyright: ignore[reportArgumentType]
+
+    monkeypatch.setattr(AttachmentTransfer, "store", is_slow)
+    with pytest.raises(AttachmentNotKeptError, match=r"takes no more than 0 of 6 pieces .*: repeat the call"):
+        await session.send(content)
+    await session.ask(content, timeout=20)
+
+    assert sights(log)[-1] == [digest(image(MIB, seed=2)), digest(LARGE)]
+
+
+async def test_each_call_of_an_upload_has_patience_of_its_own(
+    session: AgentSession, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attachments, "MAX_PIECES_PER_CALL", 1)
+    monkeypatch.setattr(patience, "_OUTAGE_PATIENCE_SECONDS", 0.5)
+    store = AttachmentTransfer._store_some  # pyright: ignore[reportPrivateUsage]
+    failed: list[int] = []
+
+    async def fails_at_first(self: AttachmentTransfer, session_id: str, brought: AttachmentPieces) -> int:
+        if brought.first not in failed:
+            failed.append(brought.first)
+            await asyncio.sleep(0.1)
+            raise EngineUnavailableError("the engine is away")
+        return await store(self, session_id, brought)
+
+    monkeypatch.setattr(AttachmentTransfer, "_store_some", fails_at_first)
+    await session.ask([TextBlock(text="say one"), media(LARGE)], timeout=20)
+
+    assert failed == [0, 1, 2, 3, 4, 5]
+    assert sights(log) == [[digest(LARGE)]]
