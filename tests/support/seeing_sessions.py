@@ -15,7 +15,7 @@ from dex_agents.session import AgentSession
 from support.seeing_agent import MIB, image, seeing_flow
 
 LARGE: Final = image(2 * MIB)
-"""Of six pieces, which two calls bring."""
+"""Of six pieces."""
 
 
 @asynccontextmanager

@@ -1,6 +1,7 @@
 """Messages with media that no Step could be sent: they reach the model whole, and are stored once."""
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
@@ -17,10 +18,12 @@ from dex_agents._turn import attachment_reader, handing_back, mailbox
 from dex_agents.errors import (
     AttachmentNotKeptError,
     ConfigurationError,
+    EncryptionKeyError,
     EngineUnavailableError,
     MessageIdReusedError,
     MessageQueueFullError,
     MessageTooLargeError,
+    NoWorkerAvailableError,
     SessionFullError,
     TurnFailedError,
 )
@@ -31,6 +34,7 @@ from support.scripted_runner import read_runs
 from support.scripted_sessions import pending, snapshot_when
 from support.seeing_agent import MIB, digest, image, media, seeing_flow, sights
 from support.seeing_sessions import LARGE, attachments_in, forget_everything, session_in, values_of
+from support.waiting import wait_for
 
 LOOK = "What is this?"
 
@@ -132,7 +136,6 @@ async def test_a_client_that_dies_in_the_middle_of_an_upload_goes_on_where_it_wa
         return piece(content, number)
 
     monkeypatch.setattr(attachments, "_piece", dies_at_the_fourth)
-    monkeypatch.setattr(attachments, "MAX_PIECES_PER_CALL", 1)
     content = [TextBlock(text="say one"), media(LARGE)]
     with pytest.raises(KeyboardInterrupt):
         await session.client.send_user_message("s-1", content, message_id="m-1")
@@ -171,6 +174,8 @@ async def test_what_is_too_large_is_refused_with_its_size_and_the_limit(session:
         await session.steer([media(LARGE)])
     with pytest.raises(ConfigurationError, match="data_base64 of block 1 of the message is no base64"):
         await session.send([TextBlock(text="look"), MediaBlock(media_type="image/png", data_base64="ü" * 600_000)])
+    with pytest.raises(ConfigurationError, match="data_base64 of block 1 of the message is empty: leave the block out"):
+        await session.send([media(LARGE), MediaBlock(media_type="image/png", data_base64="\n" * 600_000)])
     assert (await session.snapshot()).queued_messages == 0
 
 
@@ -322,6 +327,59 @@ async def test_a_short_outage_costs_no_attempt_of_the_model_call(
     await session.ask([TextBlock(text="say done"), media(LARGE)], timeout=20)
 
     assert [run["attempt"] for run in read_runs(log) if run["kind"] == "model"] == [1]
+
+
+async def test_a_worker_that_stops_leaves_a_model_call_whose_image_it_cannot_read_to_another_one(
+    tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    forget_everything(monkeypatch)
+    reads = asyncio.Event()
+
+    async def never_ends(session_id: str, attachment: Attachment) -> bytes:
+        reads.set()
+        raise NoWorkerAvailableError("no Worker", agent="seeing", session_id=session_id, address="here")
+
+    flow = seeing_flow()
+    async with session_in(tmp_path, flow) as session:
+        flow.attachments.connect(never_ends)
+        await session.send([TextBlock(text="say one"), media(LARGE)], message_id="m-1")
+        await asyncio.wait_for(reads.wait(), 5)
+        leaves = time.monotonic()
+    assert time.monotonic() - leaves < 5
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
+
+    async with session_in(tmp_path) as session:
+        assert (await session.wait_for_result("m-1", timeout=20)).text == "one"
+    assert [run["attempt"] for run in read_runs(log) if run["kind"] == "model"] == [1]
+
+
+async def test_what_cannot_be_read_now_keeps_nothing_else_waiting_and_only_an_outage_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    forget_everything(monkeypatch)
+    monkeypatch.setattr(attachment_reader, "_READS_AT_ONCE", 1)
+    tries: list[str] = []
+
+    async def read(session_id: str, attachment: Attachment) -> bytes:
+        tries.append(session_id)
+        if session_id == "away":
+            raise EngineUnavailableError("the engine is away")
+        if session_id == "no key":
+            raise EncryptionKeyError("no key", key_id="k")
+        return b"content"
+
+    reader = attachment_reader.AttachmentReader()
+    reader.connect(read)
+    described = [Attachment(id="0" * 64, key=f"{number:016x}", size=7, pieces=1) for number in range(3)]
+    waits = asyncio.create_task(reader.contents("away", described[:1]))
+    await wait_for(lambda: asyncio.sleep(0, "away" in tries), what="the first try")
+    found = await asyncio.wait_for(reader.contents("there", described[1:2]), 1)
+    with pytest.raises(attachment_reader.ContentUnreachableError, match="cannot be read now: no key"):
+        await reader.contents("no key", described[2:])
+    waits.cancel()
+
+    assert found.content(described[1].key) == "Y29udGVudA=="
+    assert tries.count("no key") == 1
 
 
 async def test_what_no_client_of_ours_brings_is_refused(session: AgentSession) -> None:

@@ -82,7 +82,6 @@ async def test_a_purge_deletes_images_also_those_of_messages_that_were_never_sen
     session: AgentSession, tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await session.ask([TextBlock(text="say one"), media(LARGE)], timeout=20)
-    monkeypatch.setattr(attachments, "MAX_PIECES_PER_CALL", 1)
     outgoing = OutgoingMessage.of(
         UserMessage(message_id="m-1", content=(TextBlock(text="What is this?"), media(image(MIB, seed=2))))
     )

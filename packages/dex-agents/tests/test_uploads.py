@@ -1,18 +1,21 @@
 """What an upload leaves in a session that does not take its message, and what an outage does to it."""
 
 import asyncio
+import secrets
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
 
-from dex_agents import AgentSessionOptions
-from dex_agents._client import attachments, patience
+from dex_agents import AgentHost, AgentSessionOptions
+from dex_agents._client import patience
 from dex_agents._client.attachments import AttachmentTransfer
 from dex_agents._storage import attachment_documents
 from dex_agents._storage.attachment_documents import AttachmentPieces
 from dex_agents.budgets import Budget
+from dex_agents.encryption import Encryption
 from dex_agents.errors import (
+    AnswerTimeoutError,
     AttachmentNotKeptError,
     EngineUnavailableError,
     MessageIdReusedError,
@@ -22,9 +25,10 @@ from dex_agents.errors import (
 )
 from dex_agents.messages import TextBlock
 from dex_agents.session import AgentSession
+from dex_agents_embedded import EmbeddedEngine
 from support.scripted_sessions import pending
 from support.seeing_agent import MIB, digest, image, media, seeing_flow, sights
-from support.seeing_sessions import LARGE, session_in, values_of
+from support.seeing_sessions import LARGE, forget_everything, session_in, values_of
 
 
 @pytest.fixture
@@ -74,6 +78,35 @@ async def test_a_session_without_budget_takes_no_image(tmp_path: Path, log: Path
     assert "AgentAttachmentIndex" not in values_of(tmp_path)
 
 
+@pytest.mark.parametrize("keys", [None, {"k": secrets.token_bytes(32)}])
+async def test_a_server_that_takes_values_of_1_mib_takes_large_messages(
+    tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch, keys: dict[str, bytes] | None
+) -> None:
+    forget_everything(monkeypatch)
+    options = AgentSessionOptions(at_rest=Encryption(keys, write_with="k") if keys else None)
+    async with (
+        EmbeddedEngine(tmp_path, max_value_bytes=MIB) as engine,
+        AgentHost(seeing_flow(options=options), address=engine.address) as host,
+    ):
+        session = host.session("s-1")
+        await session.start()
+        await session.ask([TextBlock(text="call read_a\nsay one"), media(LARGE)], timeout=20)
+    assert sights(log) == [[digest(LARGE)]] * 3
+
+
+async def test_a_timeout_within_an_upload_says_that_the_message_was_still_being_sent(
+    session: AgentSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def takes_long(*_: object, **__: object) -> None:
+        await asyncio.sleep(60)
+
+    monkeypatch.setattr(AttachmentTransfer, "store", takes_long)
+    with pytest.raises(
+        AnswerTimeoutError, match=r"was still being sent, or .*: ask again with message_id='m-1', which"
+    ):
+        await session.ask([TextBlock(text="say one"), media(LARGE)], timeout=0.3, message_id="m-1")
+
+
 async def test_what_a_dead_client_wanted_to_bring_keeps_room_for_a_minute_only(
     session: AgentSession, log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -116,7 +149,6 @@ async def test_an_upload_that_goes_on_after_its_room_was_given_away_is_told_to_r
 async def test_each_call_of_an_upload_has_patience_of_its_own(
     session: AgentSession, log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attachments, "MAX_PIECES_PER_CALL", 1)
     monkeypatch.setattr(patience, "_OUTAGE_PATIENCE_SECONDS", 0.5)
     store = AttachmentTransfer._store_some  # pyright: ignore[reportPrivateUsage]
     failed: list[int] = []

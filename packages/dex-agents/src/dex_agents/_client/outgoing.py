@@ -33,7 +33,7 @@ class OutgoingMessage:
         """Set the contents of media apart that are worth it.
 
         Raises:
-            ConfigurationError: A content is no base64.
+            ConfigurationError: A content is no base64, or nothing but white space.
         """
         contents = {
             place: _attachment(_decoded(block.data_base64, place))
@@ -64,11 +64,16 @@ class OutgoingMessage:
 def _decoded(data: str, place: int) -> bytes:
     # As adapters read it, which pass over line breaks; what else is not base64 would be passed over silently.
     try:
-        return base64.b64decode("".join(data.split()), validate=True)
+        content = base64.b64decode("".join(data.split()), validate=True)
     except (binascii.Error, ValueError) as error:
         raise ConfigurationError(
             f"data_base64 of block {place} of the message is no base64: {error}; encode the content by base64.b64encode"
         ) from error
+    if not content:
+        raise ConfigurationError(
+            f"data_base64 of block {place} of the message is empty: leave the block out, or give it a content"
+        )
+    return content
 
 
 def _attachment(content: bytes) -> tuple[Attachment, bytes]:

@@ -73,13 +73,14 @@ class TurnWaiter:
             )
         return result
 
-    async def progress(self, session_id: str, message_id: str, *, is_delivered: bool) -> str:
+    async def progress(self, session_id: str, message_id: str, *, is_delivered: bool, is_large: bool = False) -> str:
         """Say, for the error of somebody who waited too long, how far a message is.
 
         Args:
             session_id: The session.
             message_id: The message.
             is_delivered: False when the time was over before the session had taken the message.
+            is_large: Its media go ahead of it.
         """
         wait_on = f"wait on with wait_for_result(..., {message_id!r})"
         if not is_delivered:
@@ -91,6 +92,11 @@ class TurnWaiter:
             async with asyncio.timeout(_SHORT_WAIT.total_seconds()):
                 turn = await client.wait_for_attribute_match(session_id, MESSAGE_TURNS, message_id, is_known, options)
         except (TimeoutError, RequestTimeoutError):
+            if not is_delivered and is_large:
+                return (
+                    f"the message with its media was still being sent, or no Worker of agent {self._flow.name!r} at "
+                    f"{self._connection.address} took it: {wait_on}, which goes on where it was"
+                )
             if not is_delivered:
                 return (
                     f"no Worker of agent {self._flow.name!r} at {self._connection.address} took the message in this "

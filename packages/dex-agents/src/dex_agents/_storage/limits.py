@@ -41,8 +41,8 @@ RESERVED_SECONDS: Final = 60.0
 """So long a session keeps room for what is being brought to it, after the last piece that came: a client that lives
 brings the next one within 20 s, which is what one call may take."""
 
-MAX_PIECES_PER_CALL: Final = 4
-"""Pieces that one RPC carries: 2 MiB, and about as much again with what every RPC loads of a session."""
+MAX_PIECES_PER_CALL: Final = 1
+"""Pieces that one RPC carries: 512 KiB, so that a call and its answer fit a server that takes values of 1 MiB."""
 
 MIN_ATTACHMENT_BYTES: Final = 12 * 1024
 """Of a content that is worth a reference of its own; smaller ones stay in their message."""

@@ -2,15 +2,23 @@
 
 import asyncio
 import base64
-from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from dataclasses import dataclass, field
 from typing import Final
+from weakref import WeakValueDictionary
 
-from tenacity import AsyncRetrying, retry_if_exception, stop_after_delay, wait_random_exponential
+from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
 from dex_agents._storage.attached_texts import AttachedTexts
 from dex_agents._storage.bounded_cache import BoundedCache
-from dex_agents.errors import AttachmentNotKeptError, DexAgentsError
+from dex_agents._turn.stopping import worker_stop
+from dex_agents.errors import (
+    AttachmentNotKeptError,
+    DexAgentsError,
+    EngineUnavailableError,
+    NoWorkerAvailableError,
+    SessionBusyError,
+)
 from dex_agents.messages import Attachment
 
 _CACHE_BYTES: Final = 128 * 1024 * 1024
@@ -18,6 +26,12 @@ _CACHE_BYTES: Final = 128 * 1024 * 1024
 
 _PATIENCE_SECONDS: Final = 10.0
 """For an engine or a Worker that is away: an attempt of a model call is worth a wait."""
+
+_READS_AT_ONCE: Final = 4
+"""Of one Worker; each holds a content of up to 12 MiB two or three times while it runs."""
+
+_MAY_PASS: Final = (EngineUnavailableError, NoWorkerAvailableError, SessionBusyError)
+"""What is worth a wait."""
 
 _contents: Final = BoundedCache[str, str](_CACHE_BYTES)
 """By key, which is random: whoever has it in a session's state has the content too, and forks share it."""
@@ -32,9 +46,40 @@ class ContentUnreachableError(DexAgentsError):
 
 @dataclass(frozen=True)
 class _Connection:
+    """How the hosts of one event loop read.
+
+    Attributes:
+        read: Reads.
+        loop: The event loop.
+        turns: By the key of what is being read: Steps that run together often want the same.
+        slots: For one try each, so that what cannot be read now keeps nothing else waiting.
+    """
+
     read: ReadContent
     loop: asyncio.AbstractEventLoop
-    turn: asyncio.Lock
+    turns: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary[str, asyncio.Lock])
+    slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_READS_AT_ONCE))
+
+    async def fetch(self, session_id: str, attachment: Attachment) -> bytes:
+        """Read, with patience for what may pass."""
+        retrying = AsyncRetrying(
+            retry=retry_if_exception_type(_MAY_PASS),
+            stop=stop_after_delay(_PATIENCE_SECONDS),
+            wait=wait_random_exponential(multiplier=0.1, max=2),
+            reraise=True,
+        )
+        try:
+            return await retrying(self._fetch_once, session_id, attachment)
+        except AttachmentNotKeptError:
+            raise
+        except DexAgentsError as error:
+            raise ContentUnreachableError(
+                f"an attachment of session {session_id!r} cannot be read now: {error}"
+            ) from error
+
+    async def _fetch_once(self, session_id: str, attachment: Attachment) -> bytes:
+        async with self.slots:
+            return await self.read(session_id, attachment)
 
 
 class AttachmentReader:
@@ -45,7 +90,7 @@ class AttachmentReader:
 
     def connect(self, read: ReadContent) -> None:
         """Read by this from now on, in the event loop that runs."""
-        self._connections.append(_Connection(read, asyncio.get_running_loop(), asyncio.Lock()))
+        self._connections.append(_Connection(read, asyncio.get_running_loop()))
 
     def disconnect(self, read: ReadContent) -> None:
         """Read by this no longer."""
@@ -72,29 +117,24 @@ class AttachmentReader:
                 f"an attachment of session {session_id!r} cannot be read, since this Worker has no connection for it: "
                 "serve the agent by an AgentHost"
             )
-        # One at a time: Steps that run together mostly want the same one.
-        async with connection.turn:
+        turn = connection.turns.setdefault(attachment.key, asyncio.Lock())
+        async with turn:
             known = _contents.get(attachment.key)
             if known is None:
-                known = base64.b64encode(await _fetched(connection.read, session_id, attachment)).decode("ascii")
+                content = await _unless_stopping(connection.fetch(session_id, attachment))
+                known = base64.b64encode(content).decode("ascii")
                 _contents.put(attachment.key, known, len(known))
         return known
 
 
-def _may_pass(error: BaseException) -> bool:
-    return isinstance(error, DexAgentsError) and not isinstance(error, AttachmentNotKeptError)
-
-
-async def _fetched(read: ReadContent, session_id: str, attachment: Attachment) -> bytes:
-    retrying = AsyncRetrying(
-        retry=retry_if_exception(_may_pass),
-        stop=stop_after_delay(_PATIENCE_SECONDS),
-        wait=wait_random_exponential(multiplier=0.1, max=2),
-        reraise=True,
-    )
-    try:
-        return await retrying(read, session_id, attachment)
-    except AttachmentNotKeptError:
-        raise
-    except DexAgentsError as error:
-        raise ContentUnreachableError(f"an attachment of session {session_id!r} cannot be read now: {error}") from error
+async def _unless_stopping(reading: Coroutine[object, object, bytes]) -> bytes:
+    """Read while the Worker takes Steps: one that stops serves no calls, perhaps as the only one that could."""
+    stop, task = worker_stop(), asyncio.ensure_future(reading)
+    with stop.calls(task.cancel):
+        try:
+            return await task
+        except asyncio.CancelledError:
+            this = asyncio.current_task()
+            if not stop.is_set or (this is not None and this.cancelling()):
+                raise
+            raise ContentUnreachableError("an attachment is not read any more, since the Worker is stopping") from None

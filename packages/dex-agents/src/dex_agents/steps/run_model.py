@@ -1,6 +1,7 @@
 """RunModel: one model call, and what the model asked for."""
 
 import asyncio
+import logging
 
 from dex import AsyncContext, StepDecision, StepOptions, ValueMappingError, go_to_many
 
@@ -11,6 +12,7 @@ from dex_agents._storage.session_editor import SessionEditor
 from dex_agents._storage.state_store import StateStore, has_state
 from dex_agents._stored import NOT_UNICODE, in_unicode
 from dex_agents._turn.attached_input import AttachedInput
+from dex_agents._turn.attachment_reader import ContentUnreachableError
 from dex_agents._turn.attempt import attempt
 from dex_agents._turn.batch import begin_batch, check_step, refuse_batch
 from dex_agents._turn.budget_check import check_budgets, priced, used_up_by
@@ -40,6 +42,8 @@ from dex_agents.steps import _moves, _options
 from dex_agents.steps._moves import Movement
 from dex_agents.steps._step import SessionStep
 
+_logger = logging.getLogger(__name__)
+
 MAX_MODEL_STEPS = 1000
 """Of one turn. A framework's own limits end a loop long before; this one ends a broken adapter's."""
 
@@ -61,6 +65,14 @@ class RunModel(SessionStep[RunModelInput]):
                 raise
             # Not inside a context manager: it would set the traceback of the SDK's error, whose fields are frozen.
             raise hand_back_model(context, unreadable) from error
+        except ContentUnreachableError as error:
+            # A Worker that stops costs no attempt: the model was not called, and nothing is staged.
+            if not worker_stop().is_set or context.attempt > 1:
+                raise
+            _logger.info("a model call of session %s is left to another Worker: %s", context.flow_id, error)
+            turn, attempts = SessionEditor(context).turn, self._services.options.run_model_limit
+            compacted = input.compaction == "done"
+            return go_to_many(_moves.to_run_model(turn, input.kind, attempts=attempts, compacted=compacted))
 
     async def _execute(self, context: AsyncContext, input: RunModelInput) -> StepDecision:
         session = SessionEditor(context)

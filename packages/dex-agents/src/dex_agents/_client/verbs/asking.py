@@ -94,7 +94,8 @@ class AskingVerbs(ClientBase):
         outgoing = outgoing_message(check_session_id(session_id), content, message_id)
         message_id = outgoing.message.message_id
         receipt: SendReceipt | None = None
-        async with self._answer_within(timeout, session_id, message_id, lambda: receipt is not None):
+        is_large, is_delivered = bool(outgoing.contents), lambda: receipt is not None
+        async with self._answer_within(timeout, session_id, message_id, is_delivered, is_large=is_large):
             await self._lifecycle.require(session_id)
             receipt = await self._turns.send(session_id, outgoing)
             result = await self._waiter.wait(session_id, message_id)
@@ -122,11 +123,19 @@ class AskingVerbs(ClientBase):
         return completed(result, session_id)
 
     def _answer_within(
-        self, timeout: float | None, session_id: str, message_id: str, is_delivered: Callable[[], bool]
+        self,
+        timeout: float | None,
+        session_id: str,
+        message_id: str,
+        is_delivered: Callable[[], bool],
+        *,
+        is_large: bool = False,
     ) -> AbstractAsyncContextManager[None]:
         return answer_within(
             timeout,
             session_id,
             message_id,
-            progress=lambda: self._waiter.progress(session_id, message_id, is_delivered=is_delivered()),
+            progress=lambda: self._waiter.progress(
+                session_id, message_id, is_delivered=is_delivered(), is_large=is_large
+            ),
         )
