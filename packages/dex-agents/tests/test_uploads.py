@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dex_agents import AgentHost, AgentSessionOptions
-from dex_agents._client import patience
+from dex_agents._client import attachments, patience
 from dex_agents._client.attachments import AttachmentTransfer
 from dex_agents._storage import attachment_documents
 from dex_agents._storage.attachment_documents import AttachmentPieces
@@ -22,13 +22,14 @@ from dex_agents.errors import (
     MessageQueueFullError,
     SessionBudgetUsedUpError,
     SessionFullError,
+    TurnFailedError,
 )
-from dex_agents.messages import TextBlock
+from dex_agents.messages import MediaBlock, TextBlock
 from dex_agents.session import AgentSession
 from dex_agents_embedded import EmbeddedEngine
 from support.scripted_sessions import pending
 from support.seeing_agent import MIB, digest, image, media, seeing_flow, sights
-from support.seeing_sessions import LARGE, forget_everything, session_in, values_of
+from support.seeing_sessions import LARGE, attachments_in, forget_everything, session_in, values_of
 
 
 @pytest.fixture
@@ -144,6 +145,27 @@ async def test_an_upload_that_goes_on_after_its_room_was_given_away_is_told_to_r
     await session.ask(content, timeout=20)
 
     assert sights(log)[-1] == [digest(image(MIB, seed=2)), digest(LARGE)]
+
+
+async def test_a_content_that_arrived_wrong_fails_its_turn_and_can_be_sent_anew(
+    session: AgentSession, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forget_everything(monkeypatch)
+    wrong, piece = image(MIB, seed=2), attachments._piece  # pyright: ignore[reportPrivateUsage]
+    content = [TextBlock(text="say one"), media(image(MIB))]
+    with monkeypatch.context() as broken:
+        broken.setattr(attachments, "_piece", lambda _, number: piece(wrong, number))  # pyright: ignore
+        with pytest.raises(TurnFailedError, match="it has it with another content: send the content anew"):
+            await session.ask(content, timeout=20)
+
+    (damaged,) = attachments_in((await session.messages()).messages[0])
+    with pytest.raises(AttachmentNotKeptError, match="refers to an attachment that the session does not keep"):
+        await session.send([MediaBlock(media_type="image/png", attachment=damaged)])
+    await session.ask(content, timeout=20)
+    await session.ask(content, timeout=20)
+
+    seen = digest(image(MIB))
+    assert sights(log) == [[seen], [seen] * 2]
 
 
 async def test_each_call_of_an_upload_has_patience_of_its_own(

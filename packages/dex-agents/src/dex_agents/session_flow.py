@@ -36,7 +36,7 @@ from dex_agents._storage.attachment_documents import (
 from dex_agents._storage.fork_documents import ForkReply, HistoryEnd, HistoryPart, TurnEndPage, TurnEndRequest
 from dex_agents._storage.records import PartialText
 from dex_agents._turn.attachment_reader import AttachmentReader
-from dex_agents._turn.attachments import offer, read_pieces, receive_pieces
+from dex_agents._turn.attachments import note_damaged, offer, read_pieces, receive_pieces
 from dex_agents._turn.forking import read_end, receive_end, receive_part
 from dex_agents._turn.interrupts import take_answer
 from dex_agents._turn.mailbox import examine_offer, receive, receive_steering
@@ -234,6 +234,12 @@ class AgentSessionFlow(Flow[SessionStart]):
     def receive_attachment_pieces(self, context: Context, brought: AttachmentPieces) -> RPCResult[int]:
         """Take the next pieces of a content; returns how many are there now, the same ones counted once."""
         return RPCResult(receive_pieces(context, brought))
+
+    @rpc(timeout=RPC_TIMEOUT, lock_attributes=(schema.ATTACHMENT_INDEX.lock(),))
+    def report_damaged_attachments(self, context: Context, found: AttachmentOffer) -> RPCResult[None]:
+        """Say that contents are not what they were offered as: the next message that has them brings them anew."""
+        note_damaged(context, found.attachments)
+        return RPCResult(None)
 
     @rpc(timeout=RPC_TIMEOUT)
     def read_attachment(self, context: Context, request: AttachmentRequest) -> RPCResult[AttachmentContent]:

@@ -2,6 +2,7 @@
 
 import base64
 from collections.abc import Sequence
+from contextlib import suppress
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,7 @@ from dex_agents._storage.attachment_documents import (
 from dex_agents._storage.limits import ATTACHMENT_PIECE_BYTES, MAX_PIECES_PER_CALL
 from dex_agents._storage.schema import ATTACHMENTS
 from dex_agents._turn.attachments import characters_of
-from dex_agents.errors import AttachmentNotKeptError
+from dex_agents.errors import AttachmentNotKeptError, DexAgentsError
 from dex_agents.messages import Attachment
 from dex_agents.snapshot import SendReceipt, UserMessage
 
@@ -117,12 +118,24 @@ class AttachmentTransfer:
             pieces += map(base64.b64decode, found)
         content = b"".join(pieces)
         if sha256(content).hexdigest() != attachment.id:
-            what = "not all of it" if len(content) < attachment.size else "it with another content"
+            is_whole = len(content) == attachment.size
+            if is_whole:
+                await self._report_damaged(session_id, attachment)
+            what = "it with another content: send the content anew" if is_whole else "not all of it"
             raise AttachmentNotKeptError(
                 f"session {session_id!r} does not keep the attachment {attachment.key!r}: it has {what}",
                 session_id=session_id,
             )
         return content
+
+    async def _report_damaged(self, session_id: str, attachment: Attachment) -> None:
+        found = AttachmentOffer(attachments=(attachment,))
+        client = self._connection.client
+        with suppress(DexAgentsError):  # what was found is raised anyway, also where the session has ended
+            await self._connection.call(
+                lambda: client.invoke_rpc(self._flow.report_damaged_attachments, session_id, found),
+                session_id=session_id,
+            )
 
     async def _read_some(self, session_id: str, attachment: Attachment, first: int) -> Sequence[str]:
         last = min(first + MAX_PIECES_PER_CALL, attachment.pieces)

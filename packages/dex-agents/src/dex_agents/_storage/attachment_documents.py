@@ -1,6 +1,6 @@
 """What a session keeps of attachments beside their content, and what passes when they are brought and read."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NewType
 
 from dex import Value, WireKind
@@ -21,12 +21,14 @@ class AttachmentEntry(Stored):
     Attributes:
         attachment: The attachment.
         stored: So many of its pieces have arrived, from the first one on.
+        is_damaged: What arrived has another digest: nobody is to get it, and its content may be brought anew.
         touched_at: When it was offered, or a piece arrived: Unix time in seconds, by the Worker's clock.
     """
 
     attachment: Attachment
     stored: int = 0
     touched_at: float = 0.0
+    is_damaged: bool = False
 
     @property
     def is_complete(self) -> bool:
@@ -56,7 +58,9 @@ class AttachmentIndex(StoredRecord):
 
     def keeps(self, attachment: Attachment) -> bool:
         """Whether all of an attachment is there."""
-        return any(entry.attachment == attachment and entry.is_complete for entry in self.entries)
+        return any(
+            entry.attachment == attachment and entry.is_complete and not entry.is_damaged for entry in self.entries
+        )
 
     def with_offered(self, attachments: Iterable[Attachment], now: float) -> "AttachmentIndex":
         """Return the list with room for these attachments, and without those of which nothing has come for long."""
@@ -70,6 +74,16 @@ class AttachmentIndex(StoredRecord):
         new = [AttachmentEntry(attachment=each, touched_at=now) for each in offered.values() if each.key not in known]
         return self.model_copy(update={"entries": (*kept, *new)})
 
+    def with_damaged(self, attachments: Sequence[Attachment]) -> "AttachmentIndex":
+        """Return the list after attachments turned out to have another content."""
+        entries = tuple(
+            entry.model_copy(update={"is_damaged": True})
+            if entry.is_complete and entry.attachment in attachments
+            else entry
+            for entry in self.entries
+        )
+        return self.model_copy(update={"entries": entries})
+
     def with_stored(self, key: str, stored: int, now: float) -> "AttachmentIndex":
         """Return the list after pieces have arrived."""
         update = {"stored": stored, "touched_at": now}
@@ -81,6 +95,8 @@ class AttachmentIndex(StoredRecord):
 
 class AttachmentOffer(Stored):
     """The input of `offer_attachments`: what a client wants to bring, under keys that it proposes.
+
+    Of `report_damaged_attachments` too, with the attachments that were found to be so.
 
     Attributes:
         attachments: What its message needs that it does not have itself.

@@ -30,9 +30,9 @@ MAX_MESSAGE_BYTES: Final = 512 * 1024
 MAX_LARGE_MESSAGE_BYTES: Final = 16 * 1024 * 1024
 """Of one user message with its media as base64: what a server takes as one value (spec: `values.maxValueBytes`)."""
 
-MAX_ATTACHED_CHARACTERS: Final = 128 * 1024 * 1024
+MAX_ATTACHED_CHARACTERS: Final = 96 * 1024 * 1024
 """Of the contents of attachments in the model's history, as base64 and each as often as it stands there: what one full
-session keeps, once, and half as much again. A Worker's memory has about three times as much while a Step runs."""
+session of 64 MiB keeps, once. A Worker's memory was seen to grow by up to nine times as much while a Step ran."""
 
 ATTACHMENT_PIECE_BYTES: Final = 384 * 1024
 """Of one piece of an attachment; 512 KiB as base64. For ever: a client may finish what one of another release began."""

@@ -2,7 +2,7 @@
 
 import base64
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from dex import Context
 
@@ -37,7 +37,8 @@ def offer(context: Context, offered: AttachmentOffer, options: AgentSessionOptio
         if attachment.pieces != -(-attachment.size // ATTACHMENT_PIECE_BYTES):
             raise ValueError(f"{attachment.size} bytes have other than {attachment.pieces} pieces")
     index, now = _index(context), time.time()
-    known = {entry.attachment.id: entry for entry in sorted(index.entries, key=lambda entry: entry.is_complete)}
+    usable = (entry for entry in index.entries if not entry.is_damaged)
+    known = {entry.attachment.id: entry for entry in sorted(usable, key=lambda entry: entry.is_complete)}
     wanted = {each.id: known[each.id].attachment if each.id in known else each for each in offered.attachments}
     missing = [each for each in wanted.values() if each.id not in known or not known[each.id].is_complete]
     if missing:
@@ -47,6 +48,11 @@ def offer(context: Context, offered: AttachmentOffer, options: AgentSessionOptio
         ATTACHMENT_INDEX.set(context, index)
     found = {entry.attachment.key: entry for entry in index.entries}
     return AttachmentProgress(entries=tuple(found[wanted[each.id].key] for each in offered.attachments))
+
+
+def note_damaged(context: Context, attachments: Sequence[Attachment]) -> None:
+    """Stage that attachments have another content than their digest says; the caller holds the lock of the list."""
+    ATTACHMENT_INDEX.set(context, _index(context).with_damaged(attachments))
 
 
 def expect_attachments(context: Context, attachments: Iterable[Attachment]) -> None:

@@ -28,7 +28,7 @@ from dex_agents._turn.stopping import worker_stop
 from dex_agents._turn.turn_end import end_turn
 from dex_agents._turn.turn_failure import failed_by
 from dex_agents._turn.turn_mail import Steering, take_token
-from dex_agents.errors import BudgetUsedUpError, StateNotReadableError, TurnFailedError
+from dex_agents.errors import AttachmentNotKeptError, BudgetUsedUpError, StateNotReadableError, TurnFailedError
 from dex_agents.runner import (
     Again,
     Finished,
@@ -123,7 +123,7 @@ class RunModel(SessionStep[RunModelInput]):
                 session.update(state_bytes=store.stored_size(), attached_characters=store.attached_characters)
                 session.count_replaced(store.replaced_bytes)
                 movements = self._record(context, session, steering, step, events, input)
-            except (TurnFailedError, StateNotReadableError) as error:
+            except (TurnFailedError, StateNotReadableError, AttachmentNotKeptError) as error:
                 if isinstance(error, StateNotReadableError) and error.newer_writer:
                     raise
                 failed = failed_by(input, error, self._services.sealing)
