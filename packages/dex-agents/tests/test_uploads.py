@@ -162,10 +162,13 @@ async def test_a_content_that_arrived_wrong_fails_its_turn_and_can_be_sent_anew(
     with pytest.raises(AttachmentNotKeptError, match="refers to an attachment that the session does not keep"):
         await session.send([MediaBlock(media_type="image/png", attachment=damaged)])
     await session.ask(content, timeout=20)
-    await session.ask(content, timeout=20)
+    fork = await session.fork("s-2")
+    await fork.ask(content, timeout=20)
 
     seen = digest(image(MIB))
     assert sights(log) == [[seen], [seen] * 2]
+    with pytest.raises(AttachmentNotKeptError, match="it has not all of it"):
+        await fork.read_attachment(damaged)
 
 
 async def test_each_call_of_an_upload_has_patience_of_its_own(

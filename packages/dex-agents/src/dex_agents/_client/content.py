@@ -52,7 +52,7 @@ def user_message(
     message, size = _built(session_id, content, message_id)
     if size > max_bytes:
         raise _too_large(session_id, size, max_bytes)
-    _check_whole(session_id, message)
+    _check_whole(session_id, message, size)
     return message
 
 
@@ -65,7 +65,7 @@ def outgoing_message(session_id: str, content: str | Sequence[Block], message_id
         ConfigurationError: As for `user_message`, or the content of large media is no base64.
     """
     message, size = _built(session_id, content, message_id)
-    _check_whole(session_id, message)
+    _check_whole(session_id, message, size)
     if size <= MAX_MESSAGE_BYTES:
         return OutgoingMessage(message)
     outgoing = OutgoingMessage.of(message)
@@ -89,9 +89,9 @@ def _built(session_id: str, content: str | Sequence[Block], message_id: str | No
     return message, size
 
 
-def _check_whole(session_id: str, message: UserMessage) -> None:
-    if (size := whole_size(message)) > MAX_LARGE_MESSAGE_BYTES:
-        raise _too_large(session_id, size, MAX_LARGE_MESSAGE_BYTES)
+def _check_whole(session_id: str, message: UserMessage, size: int) -> None:
+    if (whole := whole_size(message.content, size)) > MAX_LARGE_MESSAGE_BYTES:
+        raise _too_large(session_id, whole, MAX_LARGE_MESSAGE_BYTES)
 
 
 def _digest(message: UserMessage) -> str:
@@ -108,9 +108,10 @@ def refusal_of(
         case "blank":
             return _blank(session_id)
         case "too_large":
-            size, whole = message.size_in_bytes(), whole_size(message)
-            is_itself = whole <= MAX_LARGE_MESSAGE_BYTES
-            return _too_large(session_id, *((size, max_bytes) if is_itself else (whole, MAX_LARGE_MESSAGE_BYTES)))
+            size = message.size_in_bytes()
+            if (whole := whole_size(message.content, size)) > MAX_LARGE_MESSAGE_BYTES:
+                return _too_large(session_id, whole, MAX_LARGE_MESSAGE_BYTES)
+            return _too_large(session_id, size, max_bytes)
         case "other_content":
             return MessageIdReusedError(
                 f"session {session_id!r} has another message with the id {message.message_id!r}: an id stands for one "

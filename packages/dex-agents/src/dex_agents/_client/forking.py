@@ -19,6 +19,7 @@ from dex_agents._storage.state_store import EarlierState, first_save
 from dex_agents._turn.attachments import attachments_of
 from dex_agents._turn.forking import state_of
 from dex_agents.errors import (
+    AttachmentNotKeptError,
     ConfigurationError,
     SessionAlreadyExistsError,
     SessionNotFoundError,
@@ -179,7 +180,7 @@ class Forking:
             places += map(_place_of, chunks)
             said = (saved.message.blocks for chunk in chunks for saved in chunk.messages)
             needed |= {each.key: each for blocks in said for each in attachments_of(blocks)}
-        await self._hand_over_attachments(order, tuple(needed.values()))
+        await self._hand_over_attachments(order, tuple(needed.values()), page.attachments or ())
         end = HistoryEnd(
             # What the old session has cost is not the new one's bill, and all of its window is in chunks.
             record=page.record.model_copy(
@@ -202,10 +203,17 @@ class Forking:
             lambda: client.invoke_rpc(self._flow.finish_fork, order.target, end), session_id=order.target
         )
 
-    async def _hand_over_attachments(self, order: ForkOrder, needed: tuple[Attachment, ...]) -> None:
+    async def _hand_over_attachments(
+        self, order: ForkOrder, needed: tuple[Attachment, ...], in_history: tuple[Attachment, ...]
+    ) -> None:
         if needed and await self._send(order.target, HistoryPart(attachments=needed)):
             for attachment in needed:
-                content = await self._attachments.read(order.source, attachment)
+                try:
+                    content = await self._attachments.read(order.source, attachment)
+                except AttachmentNotKeptError:
+                    if attachment in in_history:
+                        raise
+                    continue  # nobody can read it in the old session either, and the model has never seen it
                 await self._attachments.store(order.target, attachment, content)
 
     async def _send(self, target: str, part: HistoryPart) -> bool:

@@ -22,7 +22,6 @@ from dex_agents._turn.fullness import FULL_SHARE, as_stored, stored_bytes
 from dex_agents.errors import SessionFullError
 from dex_agents.messages import Attachment, Block, MediaBlock
 from dex_agents.options import AgentSessionOptions
-from dex_agents.snapshot import UserMessage
 
 
 def offer(context: Context, offered: AttachmentOffer, options: AgentSessionOptions) -> AttachmentProgress:
@@ -104,15 +103,19 @@ def attachments_of(content: Iterable[Block]) -> list[Attachment]:
 
 def characters_of(content: Iterable[Block]) -> int:
     """Return how many characters the contents to which blocks refer have as base64, each as often as it is there."""
-    return sum(-(-attachment.size // 3) * 4 for attachment in attachments_of(content))
+    return sum(map(_characters, attachments_of(content)))
 
 
-def whole_size(message: UserMessage) -> int:
-    """Return how many bytes a message has as JSON with contents in place of references."""
-    attachments = attachments_of(message.content)
+def whole_size(content: Iterable[Block], size: int) -> int:
+    """Return how many bytes a message of a size has as JSON with contents in place of its references."""
+    attachments = attachments_of(content)
     references = sum(attachment.size_in_bytes() for attachment in attachments)
     # `null` and a content in quotes change places.
-    return message.size_in_bytes() - references + characters_of(message.content) + 2 * len(attachments)
+    return size - references + sum(map(_characters, attachments)) + 2 * len(attachments)
+
+
+def _characters(attachment: Attachment) -> int:
+    return -(-attachment.size // 3) * 4
 
 
 def keeps_all(context: Context, content: Iterable[Block]) -> bool:

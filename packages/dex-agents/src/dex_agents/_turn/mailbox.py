@@ -153,7 +153,7 @@ def _examine(
     message_id, size = message.message_id, message.size_in_bytes()
     if is_blank(message.content):
         return _refused(message_id, "blank", waiting)
-    if size > max_bytes or whole_size(message) > MAX_LARGE_MESSAGE_BYTES:
+    if size > max_bytes or whole_size(message.content, size) > MAX_LARGE_MESSAGE_BYTES:
         return _refused(message_id, "too_large", waiting)
     known = _known(context, message_id, message.digest, waiting)
     if known is not None:
