@@ -6,7 +6,7 @@ A user message is its script: one line a model Step.
 call read_a, write_b!      ask for these calls in parallel; `!` means that the policy wants an approval
 chain read_a, write_b      the same, one after another
 again                      go on without waiting
-ask colour                 the agent itself asks a question
+ask colour, size           the agent itself asks these questions
 fail                       end the turn, finally
 crash                      raise, so that the Step is retried
 say hello                  answer
@@ -244,7 +244,11 @@ class ScriptedRunner:
             case "again" | "again-crash-once" | "again-sleep-once":
                 return Again(reason="the script says so")
             case "ask":
-                return Waiting(questions=(Question(id=rest, kind="answer", prompt=f"which {rest}?"),))
+                return Waiting(
+                    questions=tuple(
+                        Question(id=each, kind="answer", prompt=f"which {each}?") for each in rest.split(", ")
+                    )
+                )
             case "fail":
                 raise TurnFailedError(rest or "the script fails")
             case "crash":

@@ -90,6 +90,24 @@ async def test_the_model_asks_people_and_gets_their_answer_as_the_cli_words_it(s
     }
 
 
+async def test_an_answer_whose_turn_fails_behind_it_stands_in_the_conversation_as_the_cli_words_it(shop: Shop) -> None:
+    shop.provider.script(
+        [Reply(tool_calls=[ToolCall("AskUserQuestion", QUESTIONS, "q"), call("write", "w", "1")]), Reply(text="blue")]
+    )
+    agent = shop.options(tools=["AskUserQuestion", "Read"], allowed_tools=["Read"])
+    session = shop.session(agent, decide=lambda question: answer_with("Blue"))
+    failed = await session.send("paint it", plan=TurnPlan(fail_model_step=2))
+    assert finished(await session.send("which colour?")).text == "blue"
+
+    assert isinstance(failed, TurnFailed)
+    assert "Blue" not in failed.note
+    assert results(shop.provider.requests[-1]) == {
+        "q": 'Your questions have been answered: "Which colour?"="Blue". '
+        "You can now continue with these answers in mind.",
+        "w": "write 1 is done",
+    }
+
+
 async def test_settings_change_model_and_prompt_at_the_next_turn_and_steering_stands_behind_the_results(
     shop: Shop,
 ) -> None:

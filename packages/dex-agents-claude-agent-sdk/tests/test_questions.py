@@ -59,16 +59,33 @@ def test_no_answer_is_told_as_an_error_and_a_wrong_one_is_refused() -> None:
         to_answer_block(ask("A?", "B?"), Answer(question_id="q", value="Red"))
 
 
-@pytest.mark.parametrize(("is_open", "told"), [(True, "did not answer"), (False, "the user may have answered")])
-async def test_a_turn_that_ends_early_says_truly_whether_people_had_answered(is_open: bool, told: str) -> None:
+@pytest.mark.parametrize(
+    ("is_open", "answers", "told"),
+    [
+        (True, (), "did not answer"),
+        (False, (), "the user may have answered"),
+        (False, (Answer(question_id="q", value="Blue"),), 'Your questions have been answered: "A?"="Blue"'),
+        (False, (Answer(question_id="q", approved=False, is_error=True, message="too late"),), "too late"),
+    ],
+)
+async def test_a_turn_that_ends_early_says_truly_whether_people_had_answered(
+    is_open: bool, answers: tuple[Answer, ...], told: str
+) -> None:
     call = ask("A?")
     batch = OpenBatch(resume_at="row", calls=(call,))
     state = write_state(SessionState(session_id="s", cli_version="2", chunks={}, batch=batch))
     step = StepContext(session_id="s", turn_id="t", step_number=2, attempt=1, settings={}, events=RecordedEvents())
     request = CloseTurnRequest(
-        step=step, state=state, turn_start=None, calls=(), questions=(to_question(call),) if is_open else ()
+        step=step,
+        state=state,
+        turn_start=None,
+        calls=(),
+        questions=(to_question(call),) if is_open else (),
+        answers=answers,
     )
-    closed = read_state((await ClaudeAgentRunner(ClaudeAgentOptions()).close_turn(request)).state)
+    closed = await ClaudeAgentRunner(ClaudeAgentOptions()).close_turn(request)
 
-    assert closed is not None
-    assert told in str(closed.answers)
+    kept = read_state(closed.state)
+    assert closed.answers_kept
+    assert kept is not None
+    assert told in str(kept.answers)

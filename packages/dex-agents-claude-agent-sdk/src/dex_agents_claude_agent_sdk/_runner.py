@@ -264,15 +264,16 @@ class ClaudeAgentRunner:
         return Returned(record={"content": content}, text=as_text(content), is_error=bool(result.get("is_error")))
 
     async def close_turn(self, request: CloseTurnRequest) -> Closed:
-        """Keep the results of the open batch; the next message brings them."""
+        """Keep the results and answers of the open batch; the next message brings them."""
         state = read_state(request.state)
         if state is not None and state.batch is not None:
-            # A question that is open no more was answered or ran out of time, and which of them went with the turn.
-            unanswered = {question.id for question in request.questions}
-            lost = [lost_answer(call.call_id) for call in state.batch.calls if call.call_id not in unanswered]
-            blocks = _batch_blocks(state.batch, request.calls, lost)
+            # Of a question that is neither open nor answered nothing is known: the turn failed where a Worker of an
+            # earlier release had it, or its budget was used up before anybody was asked.
+            known = {question.id for question in request.questions} | {each.question_id for each in request.answers}
+            lost = [lost_answer(call.call_id) for call in state.batch.calls if call.call_id not in known]
+            blocks = _batch_blocks(state.batch, request.calls, [*request.answers, *lost])
             state.answers = cast("list[JsonValue]", blocks)
-        return Closed(state=None if state is None else write_state(state))
+        return Closed(state=None if state is None else write_state(state), answers_kept=True)
 
     async def compact(self, request: CompactRequest) -> CompactOutcome:
         """Let the CLI fold the conversation into a summary, with its own command for that.

@@ -221,10 +221,12 @@ class Closed(Stored):
     Attributes:
         state: None only when the session had no state before the turn.
         undone: The state went back to the turn's start, so the session's note carries what ran.
+        answers_kept: The request's answers are in the state, so the session's note need not tell them.
     """
 
     state: FrameworkState | None
     undone: bool = False
+    answers_kept: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -283,6 +285,8 @@ class CloseTurnRequest:
         turn_start: The state before the turn, to undo with.
         calls: All calls of the open batch, settled.
         questions: Open questions of the model Step.
+        answers: To its other questions, as `BatchSettled` would have brought them. A runner that does not set
+            `Closed.answers_kept` may leave them: the session's note tells the next turn's model.
     """
 
     step: StepContext
@@ -290,6 +294,7 @@ class CloseTurnRequest:
     turn_start: FrameworkState | None
     calls: tuple[SettledCall, ...]
     questions: tuple[Question, ...] = ()
+    answers: tuple[Answer, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

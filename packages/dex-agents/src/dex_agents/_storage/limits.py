@@ -18,6 +18,12 @@ MAX_BATCH_BYTES: Final = 1024 * 1024
 """Of what is recorded about one batch beside its arguments, shared equally by its calls: half for results, half for
 answers and edited arguments."""
 
+MAX_OWN_ANSWERS_BYTES: Final = 512 * 1024
+"""Of the answers to the agent's own questions in one batch."""
+
+MAX_OWN_ANSWERS_BESIDE_CALLS: Final = 256 * 1024
+"""The same in a batch with calls: the Step that fails its turn loads both, with the turn's newest calls."""
+
 MAX_BATCH_CALLS: Final = 128
 """Of one model response: twice what a Worker runs at a time by default."""
 

@@ -61,6 +61,7 @@ class TurnRecord(StoredRecord):
         batch: Counts the session's batches; names the Channel on which the open one is joined.
         open_calls: The calls of the open batch, in the model's order.
         open_questions: The interrupts of the agent's own questions in the open batch.
+        answered: What the newest of its earlier questions were, and what was answered; told when the turn is undone.
         calls: The newest calls of the turn.
         dropped_calls: How many older ones are not kept any more.
         usage: Of the turn so far.
@@ -80,6 +81,7 @@ class TurnRecord(StoredRecord):
     batch: int = 0
     open_calls: tuple[str, ...] = ()
     open_questions: tuple[str, ...] = ()
+    answered: tuple[str, ...] = ()
     calls: tuple[str, ...] = ()
     dropped_calls: int = 0
     usage: Usage = Usage()
@@ -276,6 +278,7 @@ class RunModelInput(Stored):
         reason: `budget` when a budget is used up.
         paid: What the failed Step itself used.
         lost_attempts: Attempts that were repeated before.
+        questions: The turn's open questions that the failure route has loaded too; earlier releases loaded none.
     """
 
     omits_defaults = True
@@ -288,6 +291,7 @@ class RunModelInput(Stored):
     reason: str = ""
     paid: Usage = Usage()
     lost_attempts: int = 0
+    questions: tuple[str, ...] = ()
 
 
 class CallInput(Stored):

@@ -49,7 +49,15 @@ def begin_batch(
     if waiting.questions:
         name = f"question-{batch}"
         turn_id = session.turn.turn_id
-        asked = begin_interrupts(context, events, options, turn_id=turn_id, name=name, questions=waiting.questions)
+        asked = begin_interrupts(
+            context,
+            events,
+            options,
+            turn_id=turn_id,
+            name=name,
+            questions=waiting.questions,
+            beside_calls=bool(records),
+        )
         open_questions = asked.interrupt_ids
         movements.append(_moves.to_await_tool_approval(asked))
     session.update_turn(

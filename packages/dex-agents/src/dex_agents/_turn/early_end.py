@@ -1,17 +1,18 @@
 """Ends a turn without an answer: closes what is open, and leaves a true note for the next turn's model."""
 
 import logging
-from collections.abc import Mapping
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import Final, Literal
 
 from dex import AsyncContext
 
 from dex_agents._storage.kept_turns import end_state_of_turn
 from dex_agents._storage.limits import clipped
 from dex_agents._storage.message_log import MessageLog
-from dex_agents._storage.records import CallRecord
+from dex_agents._storage.records import CallRecord, InterruptRecord
 from dex_agents._storage.session_editor import SessionEditor
 from dex_agents._storage.state_store import StateStore, forget_turn_start, restore_turn_start
+from dex_agents._turn.answered_questions import newest_told, told_answers
 from dex_agents._turn.attached_input import AttachedInput
 from dex_agents._turn.attachment_reader import ContentUnreachableError
 from dex_agents._turn.attempt import attempt
@@ -24,11 +25,12 @@ from dex_agents._turn.step_context import step_context
 from dex_agents._turn.turn_end import end_turn
 from dex_agents.errors import DexAgentsError, StateNotReadableError
 from dex_agents.messages import text_message
-from dex_agents.runner import CloseTurnRequest
+from dex_agents.runner import Closed, CloseTurnRequest
 from dex_agents.snapshot import TurnResult
-from dex_agents.tools import Question
 
 _logger = logging.getLogger(__name__)
+
+_UNDONE: Final = Closed(state=None, undone=True)
 
 
 async def end_early(
@@ -39,7 +41,7 @@ async def end_early(
     status: Literal["failed", "cancelled"],
     error: str,
     calls: Mapping[str, CallRecord],
-    questions: tuple[Question, ...] = (),
+    asked: Sequence[InterruptRecord] = (),
     *,
     reason: str = "",
     said: str = "",
@@ -54,14 +56,20 @@ async def end_early(
         status: How the turn ended.
         error: Why, for people and for the model.
         calls: The turn's calls, all settled, by id.
-        questions: The agent's own questions that nobody will answer now.
+        asked: The agent's own questions of the open batch, answered or not.
         reason: A word for programs, as in `TurnResult`.
         said: What the model had said when it was cut off.
     """
     turn = session.turn
     error = clipped(error)
     log = MessageLog(context)
-    undone = await _close(context, services, session, events, [calls[each] for each in turn.open_calls], questions)
+    closed = await _close(context, services, session, events, [calls[each] for each in turn.open_calls], asked)
+    undone = closed.undone
+    lost = (
+        ()
+        if closed.answers_kept and not undone
+        else told_answers((each.interrupt.question, each.answer) for each in asked)
+    )
     note = failure_note(
         error,
         [calls[call_id] for call_id in turn.calls],
@@ -69,6 +77,7 @@ async def end_early(
         lost_message=turn.message_text if undone else "",
         dropped=turn.dropped_calls,
         said=said,
+        answered=newest_told((*turn.answered, *lost) if undone else lost),
     )
     if said.strip():
         log.append(session, turn.turn_id, [text_message("assistant", said)], services.options)
@@ -88,16 +97,16 @@ async def _close(
     session: SessionEditor,
     events: EventWriter,
     open_calls: list[CallRecord],
-    questions: tuple[Question, ...],
-) -> bool:
-    """Make the state valid for the next turn, whatever happens; returns whether the turn was undone."""
+    asked: Sequence[InterruptRecord],
+) -> Closed:
+    """Make the state valid for the next turn, whatever happens."""
     turn = session.turn
     if not turn.state_changed:
         forget_turn_start(context)
-        return True
+        return _UNDONE
     try:
         with attempt(services.sealing):
-            return await _close_with_runner(context, services, session, events, open_calls, questions)
+            return await _close_with_runner(context, services, session, events, open_calls, asked)
     except ContentUnreachableError:
         raise  # what cannot be read now can be read later: another attempt closes the turn
     except DexAgentsError:
@@ -105,7 +114,7 @@ async def _close(
         # let the note carry what ran.
         _logger.exception("a turn of %s could not be closed; it is undone", context.flow_id)
         restore_turn_start(context)
-        return True
+        return _UNDONE
 
 
 async def _close_with_runner(
@@ -114,8 +123,8 @@ async def _close_with_runner(
     session: SessionEditor,
     events: EventWriter,
     open_calls: list[CallRecord],
-    questions: tuple[Question, ...],
-) -> bool:
+    asked: Sequence[InterruptRecord],
+) -> Closed:
     turn = session.turn
     store = StateStore(context)
     await AttachedInput.read(services.attachments, context.flow_id, store)
@@ -127,7 +136,8 @@ async def _close_with_runner(
         state=state,
         turn_start=store.load_turn_start(),
         calls=tuple(call.settled() for call in open_calls),
-        questions=questions,
+        questions=tuple(each.interrupt.question for each in asked if each.answer is None),
+        answers=tuple(each.answer for each in asked if each.answer is not None),
     )
     closed = await services.runner.close_turn(request)
     if closed.state is None:
@@ -137,4 +147,4 @@ async def _close_with_runner(
     end_state_of_turn(context, store, turn.number, services.options.forkable_turns)
     session.update(attached_characters=store.attached_characters)
     session.count_replaced(store.replaced_bytes)
-    return closed.undone or closed.state is None
+    return _UNDONE if closed.state is None else closed

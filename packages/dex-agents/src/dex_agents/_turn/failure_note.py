@@ -15,9 +15,16 @@ _MAX_NOTE: Final = 16_000
 
 
 def failure_note(
-    error: str, calls: Sequence[CallRecord], *, undone: bool, lost_message: str = "", dropped: int = 0, said: str = ""
+    error: str,
+    calls: Sequence[CallRecord],
+    *,
+    undone: bool,
+    lost_message: str = "",
+    dropped: int = 0,
+    said: str = "",
+    answered: Sequence[str] = (),
 ) -> str:
-    """Say why the turn ended and what must not be repeated.
+    """Say why the turn ended, what was said in it that the model does not see, and what must not be repeated.
 
     Args:
         error: Why it ended.
@@ -26,6 +33,7 @@ def failure_note(
         lost_message: The user message of an undone turn.
         dropped: How many of the turn's calls are not among `calls` any more.
         said: What the model's answer was when it was cut off; the user has seen it.
+        answered: `told_answer` of each question that was answered in vain.
     """
     ran = [call for call in calls if isinstance(call.settlement, Returned | OutcomeUnknown)]
     parts = [f"The previous turn ended early: {error[:_MAX_QUOTE]}."]
@@ -34,6 +42,8 @@ def failure_note(
     if said.strip():
         quoted = json.dumps(said[:_MAX_SAID], ensure_ascii=False)
         parts.append(f"Your answer was cut off; the user has seen this much of it: {quoted}.")
+    if answered:
+        parts.append(f"The user had answered these questions: {'; '.join(answered)}.")
     if ran:
         listed = "; ".join(f"{call.request.name}({_arguments(call)}) -> {call_status(call)}" for call in ran)
         parts.append(f"These tool calls have run already, do not repeat them: {listed}.")

@@ -8,7 +8,13 @@ from typing import Final
 
 from dex import Context
 
-from dex_agents._storage.limits import MAX_BATCH_BYTES, MAX_KEPT_INTERRUPTS, MAX_SHOWN_ARGUMENTS, json_problem
+from dex_agents._storage.limits import (
+    MAX_KEPT_INTERRUPTS,
+    MAX_OWN_ANSWERS_BESIDE_CALLS,
+    MAX_OWN_ANSWERS_BYTES,
+    MAX_SHOWN_ARGUMENTS,
+    json_problem,
+)
 from dex_agents._storage.records import AwaitApprovalInput, CallRecord, InterruptRecord
 from dex_agents._storage.schema import INTERRUPTS, WAKE_UPS, find_instance
 from dex_agents._turn.answer_check import answer_problem
@@ -48,6 +54,7 @@ def begin_interrupts(
     name: str,
     questions: tuple[Question, ...],
     call: CallRecord | None = None,
+    beside_calls: bool = False,
 ) -> AwaitApprovalInput:
     """Stage one round of questions.
 
@@ -59,13 +66,15 @@ def begin_interrupts(
         name: Names the round, unique in the session.
         questions: What is asked.
         call: The asking call; None when the agent itself asks.
+        beside_calls: The agent itself asks in a batch with calls.
 
     Returns:
         The input of the Step that waits for the answers.
     """
     # The deadlines count from the moment of asking, by this Worker's clock.
     deadlines = [_deadline(question, options, time.time()) for question in questions]
-    room = (call.room_for_answers() if call else MAX_BATCH_BYTES // 2) // len(questions)
+    own_room = MAX_OWN_ANSWERS_BESIDE_CALLS if beside_calls else MAX_OWN_ANSWERS_BYTES
+    room = (call.room_for_answers() if call else own_room) // len(questions)
     arguments = call.request.arguments if call else None
     shown = arguments if len(json.dumps(arguments)) <= MAX_SHOWN_ARGUMENTS else None
     interrupt_ids: list[str] = []

@@ -67,7 +67,8 @@ def to_run_model(
     """Make the next model call of a turn; `compacted` when its context was shortened just now, or cannot be."""
     from dex_agents.steps.run_model import RunModel
 
-    step_input = RunModelInput(turn_id=turn.turn_id, kind=kind, compaction="done" if compacted else "none")
+    compaction: Literal["done", "none"] = "done" if compacted else "none"
+    step_input = RunModelInput(turn_id=turn.turn_id, kind=kind, compaction=compaction, questions=turn.open_questions)
     return StepMovement(RunModel, step_input, options=_model_options(turn, kind, attempts))
 
 
@@ -75,7 +76,7 @@ def to_compact_context(turn: TurnRecord, kind: Literal["new_turn", "batch_settle
     """Shorten the model's context; RunModel follows with the same input."""
     from dex_agents.steps.compact_context import CompactContext
 
-    step_input = RunModelInput(turn_id=turn.turn_id, kind=kind, compaction="running")
+    step_input = RunModelInput(turn_id=turn.turn_id, kind=kind, compaction="running", questions=turn.open_questions)
     options = _model_options(turn, kind, MODEL_ATTEMPTS)
     return StepMovement(
         CompactContext, step_input, options=replace(options, execute_load_attribute_maps=(RUN_STATE, SUMMARIES))
@@ -95,7 +96,7 @@ def _model_options(
         execute_load_attribute_map_instances=(
             *(_message_loads(turn) if kind == "new_turn" else ()),
             *_call_loads(turn.open_calls),
-            *(INTERRUPTS.load(interrupt_id) for interrupt_id in turn.open_questions),
+            *_question_loads(turn),
         ),
         execute_load_channels=(TURN_MAIL,),
     ).on_execute_failure_proceed_to(RecordTurnFailure, _turn_failure_options(turn))
@@ -105,6 +106,7 @@ def to_record_turn_failure(turn: TurnRecord, failed: RunModelInput) -> Movement:
     """Fail the turn without another attempt."""
     from dex_agents.steps.record_turn_failure import RecordTurnFailure
 
+    failed = failed.model_copy(update={"questions": turn.open_questions})
     return StepMovement(RecordTurnFailure, failed, options=_turn_failure_options(turn))
 
 
@@ -245,13 +247,17 @@ def _turn_failure_options(turn: TurnRecord) -> StepOptions:
     return replace(
         _options.RECORD,
         execute_load_attribute_maps=(RUN_STATE,),
-        execute_load_attribute_map_instances=_call_loads(turn.calls),
+        execute_load_attribute_map_instances=(*_call_loads(turn.calls), *_question_loads(turn)),
         execute_load_channels=(TURN_MAIL,),
     )
 
 
 def _call_loads(call_ids: Iterable[str]) -> tuple[AttributeMapLoad, ...]:
     return tuple(TOOL_CALLS.load(call_id) for call_id in call_ids)
+
+
+def _question_loads(turn: TurnRecord) -> tuple[AttributeMapLoad, ...]:
+    return tuple(INTERRUPTS.load(interrupt_id) for interrupt_id in turn.open_questions)
 
 
 def _message_loads(turn: TurnRecord) -> tuple[AttributeMapLoad, ...]:

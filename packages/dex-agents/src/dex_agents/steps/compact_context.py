@@ -137,7 +137,6 @@ class CompactContext(SessionStep[RunModelInput]):
         """
         if compacted.batch_taken:
             consume_batch(context, session)
-            session.update_turn(open_calls=(), open_questions=())
         session.update(usage=session.record.usage.plus(compacted.usage))
         session.update_turn(usage=session.turn.usage.plus(compacted.usage))
         remembered = session.record.context

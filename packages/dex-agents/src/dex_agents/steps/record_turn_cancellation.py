@@ -10,7 +10,7 @@ from dex_agents._turn.event_writer import EventWriter
 from dex_agents._turn.settlement import record_settlement
 from dex_agents.steps import _moves
 from dex_agents.steps._step import SessionStep
-from dex_agents.tools import Failed, NotRun, OutcomeUnknown, Question, Settlement, ToolEffect
+from dex_agents.tools import Failed, NotRun, OutcomeUnknown, Settlement, ToolEffect
 
 
 class RecordTurnCancellation(SessionStep[CancellationInput]):
@@ -25,12 +25,12 @@ class RecordTurnCancellation(SessionStep[CancellationInput]):
         turn = session.record.turn
         if turn is None or turn.turn_id != input.turn_id:
             return dead_end()
-        questions = _close_interrupts(context)
+        asking = _close_interrupts(context)
         async with EventWriter(context, self._services.events, turn.turn_id) as events:
             records = [TOOL_CALLS.get(context, call_id) for call_id in turn.open_calls]
             # All of them before any is recorded: what waited for a call that ends here never began.
             ends = [
-                (record, _settlement(record, questions, context, input.reason))
+                (record, _settlement(record, asking, context, input.reason))
                 for record in records
                 if record.settlement is None
             ]
@@ -39,7 +39,7 @@ class RecordTurnCancellation(SessionStep[CancellationInput]):
             for message in SETTLED_CALLS.pending_messages(context, batch_channel(input.batch)):
                 SETTLED_CALLS.delete(context, batch_channel(input.batch), message.message_id)
             calls = {call_id: TOOL_CALLS.get(context, call_id) for call_id in turn.calls}
-            own = tuple(question for call_id, question in questions if not call_id)
+            own = [INTERRUPTS.get(context, interrupt_id) for interrupt_id in turn.open_questions]
             await end_early(
                 context, self._services, session, events, "cancelled", input.reason, calls, own, said=input.said
             )
@@ -52,28 +52,26 @@ class RecordTurnCancellation(SessionStep[CancellationInput]):
         return go_to_many(_moves.to_await_user_message(turn.number), *asked)
 
 
-def _close_interrupts(context: AsyncContext) -> list[tuple[str, Question]]:
-    """Close what still waits for an answer; returns who asked what."""
-    closed: list[tuple[str, Question]] = []
+def _close_interrupts(context: AsyncContext) -> set[str]:
+    """Close what still waits for an answer; returns the calls that asked, with an empty id for the agent itself."""
+    asking: set[str] = set()
     for interrupt_id in INTERRUPTS.get_all_instance_keys(context):
         record = INTERRUPTS.get(context, interrupt_id)
         if record.interrupt.status == "pending":
-            closed.append((record.interrupt.call_id, record.interrupt.question))
+            asking.add(record.interrupt.call_id)
             interrupt = record.interrupt.model_copy(update={"status": "closed"})
             INTERRUPTS.set(context, interrupt_id, record.model_copy(update={"interrupt": interrupt}))
-    return closed
+    return asking
 
 
-def _settlement(
-    record: CallRecord, questions: list[tuple[str, Question]], context: AsyncContext, reason: str
-) -> Settlement:
+def _settlement(record: CallRecord, asking: set[str], context: AsyncContext, reason: str) -> Settlement:
     """Say how a call ended whose Step was cancelled.
 
     A Step that was still queued cannot be told from one that ran, so a write may have happened.
     """
     if record.suspected is not None:
         return record.suspected
-    waits_for_people = any(call_id == record.call_id for call_id, _ in questions)
+    waits_for_people = record.call_id in asking
     waits_for_calls = any(TOOL_CALLS.get(context, call_id).settlement is None for call_id in record.waits_for)
     if (waits_for_people and not record.has_asked) or waits_for_calls:
         return NotRun(message=f"the call did not run: {reason}")

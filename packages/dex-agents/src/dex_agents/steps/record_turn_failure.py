@@ -3,7 +3,7 @@
 from dex import AsyncContext, StepDecision, go_to_many
 
 from dex_agents._storage.records import RunModelInput
-from dex_agents._storage.schema import TOOL_CALLS
+from dex_agents._storage.schema import INTERRUPTS, TOOL_CALLS
 from dex_agents._storage.session_editor import SessionEditor
 from dex_agents._turn.early_end import end_early
 from dex_agents._turn.event_writer import EventWriter
@@ -21,6 +21,7 @@ class RecordTurnFailure(SessionStep[RunModelInput]):
         session = SessionEditor(context)
         number = session.turn.number
         calls = {call_id: TOOL_CALLS.get(context, call_id) for call_id in session.turn.calls}
+        asked = [INTERRUPTS.get(context, interrupt_id) for interrupt_id in input.questions]
         take_token(context, session.turn.turn_id)
         # Without an error of its own the Step has used up its attempts.
         lost = input.lost_attempts if input.error else self._services.options.run_model_limit
@@ -31,5 +32,7 @@ class RecordTurnFailure(SessionStep[RunModelInput]):
         if input.compaction == "running":
             error = f"its context could not be compacted: {error}"
         async with EventWriter(context, self._services.events, session.turn.turn_id) as events:
-            await end_early(context, self._services, session, events, "failed", error, calls, reason=input.reason)
+            await end_early(
+                context, self._services, session, events, "failed", error, calls, asked, reason=input.reason
+            )
         return go_to_many(_moves.to_await_user_message(number))

@@ -159,9 +159,7 @@ class RunModel(SessionStep[RunModelInput]):
         steering.take(step.steering_taken, session, log, options)
         log.append(session, session.turn.turn_id, step.messages, options)
         session.update(usage=session.record.usage.plus(step.usage))
-        session.update_turn(
-            usage=session.turn.usage.plus(step.usage), state_changed=True, open_calls=(), open_questions=()
-        )
+        session.update_turn(usage=session.turn.usage.plus(step.usage), state_changed=True)
         used_up = used_up_by(session.record, step, options)
         if used_up is not None:
             return [self._end_for_budget(context, session, step, events, input, used_up)]

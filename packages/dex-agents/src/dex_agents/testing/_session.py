@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from pydantic import JsonValue
 
+from dex_agents._turn.answered_questions import newest_told, told_answers
 from dex_agents._turn_ids import turn_id_of
 from dex_agents.errors import TurnFailedError
 from dex_agents.messages import Block, Message, ResultBlock, TextBlock, text_message
@@ -15,6 +16,7 @@ from dex_agents.runner import (
     AgentFrameworkRunner,
     BatchSettled,
     CannotCompactNow,
+    Closed,
     CloseTurnRequest,
     CompactOutcome,
     Continue,
@@ -34,6 +36,7 @@ from dex_agents.testing._checks import check_request_unchanged, check_result, fi
 from dex_agents.testing._compactions import Compactions
 from dex_agents.testing._decisions import Decide, PendingQuestion, refuse_questions
 from dex_agents.testing._events import RecordedEvents
+from dex_agents.tools import Answer
 
 RUN_MODEL_ATTEMPTS = 3
 """Attempts of RunModel (the session contract's table of Steps)."""
@@ -143,6 +146,8 @@ class InMemorySession:
         self._note: str | None = None
         self._compactions = Compactions(window_tokens=compaction, make_runner=make_runner)
         self._open: tuple[Waiting, list[RecordedCall]] | None = None
+        self._answers: tuple[Answer, ...] = ()
+        self._answered: list[str] = []
 
     async def send(self, content: str | Sequence[Block], plan: TurnPlan | None = None) -> Finished | TurnFailed:
         """Run one turn.
@@ -162,6 +167,7 @@ class InMemorySession:
         blocks = (TextBlock(text=content),) if isinstance(content, str) else tuple(content)
         self.messages.append(Message(role="user", blocks=blocks))
         turn_start, first_call = self.state, len(self.calls)
+        self._answered = []
         self._compactions.begin_turn(self._step_number + 1)
         try:
             result = await self._run_turn(NewTurn(content=blocks, note=self._note), plan)
@@ -208,7 +214,7 @@ class InMemorySession:
         self.usage = self.usage.plus(outcome.usage)
         if not outcome.batch_taken:
             return turn_input
-        self._open = None
+        self._take_batch()
         return Continue()
 
     async def _run_model(self, turn_input: TurnInput) -> ModelStep:
@@ -249,7 +255,7 @@ class InMemorySession:
 
     def _commit(self, step: ModelStep, turn_input: TurnInput) -> None:
         if isinstance(turn_input, BatchSettled):
-            self._open = None
+            self._take_batch()
         if step.steering_taken > len(self.steering_queue):
             raise AssertionError(
                 f"steering_taken is {step.steering_taken}, but only {len(self.steering_queue)} were offered"
@@ -260,6 +266,16 @@ class InMemorySession:
         self.state = step.state
         self.usage = self.usage.plus(step.usage)
         self._compactions.note(step)
+
+    def _take_batch(self) -> None:
+        """The state has the results and answers of the open batch now."""
+        self._answered += self._told()
+        self._open, self._answers = None, ()
+
+    def _told(self) -> tuple[str, ...]:
+        questions = () if self._open is None else self._open[0].questions
+        given = {answer.question_id: answer for answer in self._answers}
+        return told_answers((question, given.get(question.id)) for question in questions)
 
     async def _settle(self, waiting: Waiting, plan: TurnPlan) -> BatchSettled:
         assert self.state is not None  # noqa: S101  a Step that waits has left a state
@@ -286,20 +302,21 @@ class InMemorySession:
             await answer_question(self._decide, PendingQuestion(question=question, call=None, call_id=""))
             for question in waiting.questions
         ]
-        # What was answered is open no more, as for a session on an engine.
-        self._open = (waiting.model_copy(update={"questions": ()}), calls)
+        self._answers = tuple(answers)
         self.steps.append("ResumeTurn")
         self._log_results(calls)
-        return BatchSettled(calls=tuple(call.settled() for call in calls), answers=tuple(answers))
+        return BatchSettled(calls=tuple(call.settled() for call in calls), answers=self._answers)
 
     async def _end_early(
         self, why: str, error: Exception | None, turn_start: FrameworkState | None, first_call: int
     ) -> TurnFailed:
         self.steps.append("RecordTurnFailure")
-        undone = self.state == turn_start or self._compactions.only_compacted(self.state)
+        undone, told = self.state == turn_start or self._compactions.only_compacted(self.state), self._told()
         if self._open is not None:
             waiting, calls = self._open
-            undone = await self._close(waiting, calls, turn_start)
+            closed = await self._close(waiting, calls, turn_start)
+            undone = closed.undone
+            told = () if closed.answers_kept and not undone else told
             if error is None:
                 self._log_results(calls)
         ran = [
@@ -308,23 +325,27 @@ class InMemorySession:
             if call.settlement is not None and call.settlement.kind not in ("denied", "not_run")
         ]
         note = f"[The previous turn ended early: {why}."
+        if answered := newest_told((*self._answered, *told) if undone else told):
+            note += f" The user had answered: {'; '.join(answered)}."
         if ran:
             note += f" Already done, do not repeat: {', '.join(ran)}."
         note += "]" if undone else " Its results are above.]"
-        self._note, self._open = note, None
+        self._note, self._open, self._answers = note, None, ()
         if undone:
             self._compactions.undo_turn(self.state)
         self.messages.append(text_message("note", note))
         return TurnFailed(error=error, note=note)
 
-    async def _close(self, waiting: Waiting, calls: list[RecordedCall], turn_start: FrameworkState | None) -> bool:
+    async def _close(self, waiting: Waiting, calls: list[RecordedCall], turn_start: FrameworkState | None) -> Closed:
         assert self.state is not None  # noqa: S101  an open batch has a state
+        answered = {answer.question_id for answer in self._answers}
         request = CloseTurnRequest(
             step=self._context(1),
             state=through_json(self.state),
             turn_start=None if turn_start is None else through_json(turn_start),
             calls=tuple(call.settled() for call in calls),
-            questions=waiting.questions,
+            questions=tuple(each for each in waiting.questions if each.id not in answered),
+            answers=self._answers,
         )
         before = fingerprint(request)
         closed = await self._make_runner().close_turn(request)
@@ -332,7 +353,7 @@ class InMemorySession:
         closed = through_json(closed)
         check_result(closed, self.state)
         self.state = closed.state
-        return closed.undone
+        return closed
 
     async def _resolved_context(self, attempt: int) -> StepContext:
         step = self._context(attempt)
