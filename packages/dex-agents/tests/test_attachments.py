@@ -13,8 +13,8 @@ from dex_agents._client import attachments, content
 from dex_agents._client.attachments import AttachmentTransfer
 from dex_agents._storage import state_store
 from dex_agents._storage.attachment_documents import AttachmentOffer, AttachmentPieces
-from dex_agents._storage.limits import MAX_LARGE_MESSAGE_BYTES, MIN_ATTACHMENT_BYTES
-from dex_agents._turn import attachment_reader, handing_back, mailbox
+from dex_agents._storage.limits import MAX_ATTACHED_CHARACTERS, MAX_LARGE_MESSAGE_BYTES, MIN_ATTACHMENT_BYTES
+from dex_agents._turn import attachment_reader, context_size, handing_back, mailbox
 from dex_agents.errors import (
     AttachmentNotKeptError,
     ConfigurationError,
@@ -29,6 +29,7 @@ from dex_agents.errors import (
 )
 from dex_agents.messages import Attachment, MediaBlock, SavedMessage, TextBlock
 from dex_agents.session import AgentSession
+from dex_agents.summaries import MEDIA_TOKENS
 from dex_agents.sync import SyncAgentHost
 from support.scripted_runner import read_runs
 from support.scripted_sessions import pending, snapshot_when
@@ -246,7 +247,7 @@ async def test_messages_that_steer_refer_to_no_more_than_one_message_may_have(se
     await session.send("call write_a!\nsay done", message_id="m-2")
     (interrupt,) = await pending(session)
     await session.steer([TextBlock(text="say one"), block, block, block], message_id="m-3")
-    with pytest.raises(MessageQueueFullError):
+    with pytest.raises(MessageQueueFullError, match=r"has 1 messages waiting .* and of 16,777,216 with the media"):
         await session.steer([TextBlock(text="say two"), block, block, block])
     await session.steer([TextBlock(text="say three"), block, block], message_id="m-4")
     await session.approve(interrupt.interrupt_id)
@@ -268,6 +269,46 @@ async def test_a_history_that_would_have_too_many_images_takes_no_more_of_them(
 
     await session.ask("say text", timeout=20)
     assert sights(log)[-1] == [digest(LARGE)] * 2
+
+
+async def test_with_compaction_a_history_full_of_images_is_folded_and_takes_more_of_them(
+    tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (mailbox, state_store, context_size):
+        monkeypatch.setattr(module, "MAX_ATTACHED_CHARACTERS", 7 * MIB)
+    async with session_in(tmp_path, seeing_flow(options=AgentSessionOptions(compaction=200_000))) as session:
+        block = await kept_block(session)
+        await session.ask([TextBlock(text="say two"), block], timeout=20)
+        assert sights(log, "compact") == []
+        await session.ask([TextBlock(text="say three"), block], timeout=20)
+        await session.ask([TextBlock(text="say four"), media(LARGE)], timeout=20)
+
+    assert sights(log, "compact") == [[digest(LARGE)] * 2]
+    assert sights(log)[-1] == [digest(LARGE)] * 2
+
+
+def test_a_compaction_keeps_fewer_messages_where_large_images_fill_the_history() -> None:
+    large = Attachment(id="0" * 64, key="0" * 16, size=11 * MIB, pieces=30)
+    small = large.model_copy(update={"size": MIB // 4})
+    half = MAX_ATTACHED_CHARACTERS // 2
+
+    assert context_size.tokens_to_keep(200_000, half, [large]) == 50_000
+    assert context_size.tokens_to_keep(200_000, half + 1, [large, small]) == 2 * MEDIA_TOKENS - 1
+    assert context_size.tokens_to_keep(200_000, half + 1, [small]) == 50_000
+
+
+async def test_what_steers_is_refused_where_the_running_turn_leaves_no_room_for_it(
+    session: AgentSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    block = await kept_block(session)
+    monkeypatch.setattr(mailbox, "MAX_ATTACHED_CHARACTERS", 7 * MIB)
+    await session.send([TextBlock(text="sleep"), block], message_id="m-2")
+    await snapshot_when(session, "running_model")
+    with pytest.raises(SessionFullError, match=r"will have before this one have 2,796,\d+, the message has 2,796,"):
+        await session.steer([TextBlock(text="say three"), block])
+    await session.steer("say four", message_id="m-4")
+    await session.cancel_turn()
+    await session.wait_for_result("m-4", timeout=20)
 
 
 async def kept_block(session: AgentSession) -> MediaBlock:

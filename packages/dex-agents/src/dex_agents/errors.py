@@ -11,7 +11,7 @@ DexAgentsError
 │   ├── SessionAlreadyExistsError the id is taken by another agent: choose another
 │   ├── BlankMessageError         the message has no content: send some
 │   ├── MessageTooLargeError      over 16 MiB, or 512 KiB without large media: send a reference to what is large
-│   ├── AttachmentNotKeptError    the session does not keep that attachment: send its content
+│   ├── AttachmentNotKeptError    the session does not keep that attachment: send its content in a new message
 │   ├── AnswerTooLargeError       the answer to an interrupt is too large: give a reference to what is large
 │   ├── AnswerNotValidError       the answer does not match what was asked: correct it, nothing was used up
 │   ├── MessageIdReusedError      the id belongs to another message: give each message its own
@@ -101,7 +101,10 @@ class MessageTooLargeError(SessionError, ValueError):
 
 
 class AttachmentNotKeptError(SessionError):
-    """A session does not keep an attachment, or not all of it. Send the content itself."""
+    """A session does not keep an attachment, or not all of it.
+
+    Send the content itself, in a message with an id of its own. While a content was being brought: repeat the call.
+    """
 
 
 class AnswerTooLargeError(SessionError):

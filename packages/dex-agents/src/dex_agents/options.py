@@ -57,8 +57,9 @@ class AgentSessionOptions:
             above 80 % of it says so by an event; a full session takes no message any more.
         forkable_turns: So many finished turns, beside the newest one, can be forked, 0 to 50; each costs about 1 KB.
         compaction: Size of the model's context window in tokens, at least 1,000. When the next model input would reach
-            85 % of it, older messages are folded into a summary first. None, the default, never does. Turn it on only
-            when every Worker of the Flow type knows it.
+            85 % of it, or of the 96 MiB that the contents of large messages may have in the model's history, older
+            messages are folded into a summary first. None, the default, never does. Turn it on only when every Worker
+            of the Flow type knows it.
         retained_message_limit: With compaction: so many of the newest messages stay in the log at least; older ones
             are deleted, a chunk at a time, once they are summarized. None keeps all. A turn that saves more messages
             than that needs a higher limit.

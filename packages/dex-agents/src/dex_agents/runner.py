@@ -305,7 +305,8 @@ class CompactRequest:
         step: Where the request comes from.
         state: The state to shorten.
         window_tokens: Size of the model's context window.
-        keep_tokens: The newest part that should stay word for word.
+        keep_tokens: The newest part that should stay word for word: a quarter of the window, and less where large
+            images and documents fill the history. Each counts `dex_agents.summaries.MEDIA_TOKENS` of them.
         batch: In the middle of a turn: the settled batch, before it is given to `run_model`.
         context_tokens: Size of the model's context after the latest model call, as its provider reported it.
         turn_starts: Of the turns in the state, oldest first: their place among all turns of the state, and their first

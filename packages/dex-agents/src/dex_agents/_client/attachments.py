@@ -121,7 +121,8 @@ class AttachmentTransfer:
             is_whole = len(content) == attachment.size
             if is_whole:
                 await self._report_damaged(session_id, attachment)
-            what = "it with another content: send the content anew" if is_whole else "not all of it"
+            anew = "send the content anew, in a message with an id of its own"
+            what = f"it with another content: {anew}" if is_whole else "not all of it"
             raise AttachmentNotKeptError(
                 f"session {session_id!r} does not keep the attachment {attachment.key!r}: it has {what}",
                 session_id=session_id,

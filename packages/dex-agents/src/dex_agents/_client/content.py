@@ -11,6 +11,7 @@ from dex_agents._storage.limits import (
     MAX_LARGE_MESSAGE_BYTES,
     MAX_MESSAGE_BYTES,
     MAX_STEERING_BYTES,
+    MAX_STEERING_MESSAGES,
     MIN_ATTACHMENT_BYTES,
 )
 from dex_agents._turn.attachments import whole_size
@@ -31,6 +32,11 @@ MAX_LABEL_CHARACTERS: Final = 500
 """Our own bound for what is indexed about a session."""
 
 _MAX_MESSAGE_ID_CHARACTERS: Final = 200
+
+_STEERING_BOUNDS: Final = (
+    f" (those that steer are at most {MAX_STEERING_MESSAGES}, of {MAX_STEERING_BYTES:,} bytes in all, and of "
+    f"{MAX_LARGE_MESSAGE_BYTES:,} with the media to which they refer)"
+)
 
 
 def user_message(
@@ -126,8 +132,8 @@ def refusal_of(
             )
         case _:
             return MessageQueueFullError(
-                f"session {session_id!r} has {receipt.queued_messages} messages waiting and takes no more: "
-                "let it catch up, then repeat",
+                f"session {session_id!r} has {receipt.queued_messages} messages waiting and takes no more"
+                f"{_STEERING_BOUNDS if max_bytes == MAX_STEERING_BYTES else ''}: let it catch up, then repeat",
                 session_id=session_id,
             )
 

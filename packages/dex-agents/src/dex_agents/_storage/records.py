@@ -70,6 +70,7 @@ class TurnRecord(StoredRecord):
         trace: Of the application's telemetry; None without one.
         context_at_start: What an undone turn goes back to; None without compaction.
         lost_attempts: Attempts of model calls that were repeated, and so count in a budget.
+        attached_characters: Of the contents of attachments in its user message as base64, each as often as it is there.
     """
 
     turn_id: str
@@ -90,6 +91,7 @@ class TurnRecord(StoredRecord):
     trace: TurnTrace | None = None
     context_at_start: ContextRecord | None = None
     lost_attempts: int = 0
+    attached_characters: int = 0
 
 
 class SessionRecord(StoredRecord):

@@ -351,7 +351,7 @@ def check_attached(characters: int) -> None:
         raise TurnFailedError(
             f"the session's model history would have {characters:,} bytes of images and documents, each counted as "
             f"often as it stands there, and at most {MAX_ATTACHED_CHARACTERS:,} are possible: fork an earlier turn, "
-            "begin a new session, or turn on `compaction`"
+            "begin a new session, or turn on `compaction` where it is off"
         )
 
 

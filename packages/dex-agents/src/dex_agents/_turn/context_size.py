@@ -4,21 +4,24 @@ from collections.abc import Sequence
 from typing import Final
 
 from dex_agents._storage.attached_texts import NOTHING_ATTACHED, AttachedTexts, keys_in
+from dex_agents._storage.limits import MAX_ATTACHED_CHARACTERS
 from dex_agents._storage.message_log import MessageLog
 from dex_agents._storage.records import ContextRecord
 from dex_agents._storage.session_editor import SessionEditor
 from dex_agents._storage.state_parts import dump
-from dex_agents.messages import Message
+from dex_agents._turn.attachments import characters_of
+from dex_agents.messages import Attachment, Message
 from dex_agents.options import AgentSessionOptions
 from dex_agents.runner import BatchSettled, Compacted, Continue, FrameworkState, ModelStep, NewTurn, TurnInput
 from dex_agents.summaries import MEDIA_TOKENS, block_tokens, estimate_tokens
 from dex_agents.tools import Returned
 
 FULL_SHARE: Final = 0.85
-"""Of the context window: what the next model input must not reach (spec: compaction)."""
+"""Of the context window, and of what a history may have of attachments: what the next model input must not reach
+(spec: compaction)."""
 
 KEPT_SHARE: Final = 0.25
-"""Of the context window: the newest part that a compaction should keep word for word."""
+"""Of the same two: the newest part that a compaction should keep word for word."""
 
 MAX_TURN_STARTS: Final = 64
 """Turn starts that are remembered one by one; older ones are thinned out, which only delays their deletion."""
@@ -57,15 +60,45 @@ def undo_context(session: SessionEditor) -> None:
 def reaches_limit(
     session: SessionEditor, new: TurnInput, steering: Sequence[Message], options: AgentSessionOptions
 ) -> bool:
-    """Whether the next model input would reach 85 % of the window."""
+    """Whether the next model input would reach 85 % of the window, or of what a history may have of attachments."""
     known = (session.record.context or ContextRecord()).tokens
-    return fills_window(known, new, steering, options.compaction or 0)
+    if fills_window(known, new, steering, options.compaction or 0):
+        return True
+    attached = session.record.attached_characters
+    return attached > 0 and attached + _new_characters(new, steering) >= FULL_SHARE * MAX_ATTACHED_CHARACTERS
 
 
 def fills_window(known: int, new: TurnInput, steering: Sequence[Message], window: int) -> bool:
     """Whether a model input would reach 85 % of a window; all in tokens, `known` of them before it."""
     added = input_tokens(new) + sum(block_tokens(message.blocks) for message in steering)
     return known + added >= FULL_SHARE * window
+
+
+def _new_characters(new: TurnInput, steering: Sequence[Message]) -> int:
+    """Return how many characters of contents of attachments a model input adds to the history."""
+    said = characters_of(new.content) if isinstance(new, NewTurn) else 0
+    return said + sum(characters_of(message.blocks) for message in steering)
+
+
+def tokens_to_keep(window: int, attached_characters: int, attachments: Sequence[Attachment]) -> int:
+    """Return how many tokens of the newest messages a compaction should keep word for word.
+
+    A history with many contents of attachments keeps fewer of them than the window would take. An adapter counts each
+    as `MEDIA_TOKENS`, and at least half of that when it scales its estimates: then at most two thirds of the bound are
+    kept, even if each content is as large as the largest one, and a message has a sixth.
+
+    Args:
+        window: Of the model, in tokens.
+        attached_characters: Of the contents in the history as base64, each as often as it stands there.
+        attachments: Which contents these are.
+    """
+    tokens = int(window * KEPT_SHARE)
+    # Compaction for their sake begins above this: one message and those that steer have at most a third of the bound.
+    if attached_characters <= MAX_ATTACHED_CHARACTERS // 2 or not attachments:
+        return tokens
+    largest = max(-(-attachment.size // 3) * 4 for attachment in attachments)
+    contents = int(KEPT_SHARE * MAX_ATTACHED_CHARACTERS) // largest
+    return min(tokens, (contents + 1) * MEDIA_TOKENS - 1)
 
 
 def note_context(session: SessionEditor, step: ModelStep, attached: AttachedTexts) -> None:

@@ -1,5 +1,6 @@
 """Takes user messages into a session, each once."""
 
+from collections.abc import Sequence
 from typing import Final
 from unicodedata import category
 
@@ -89,31 +90,50 @@ def receive_steering(context: Context, message: UserMessage, options: AgentSessi
     """
     # The token of the running turn is no message.
     waiting = max(0, TURN_MAIL.size(context) - ((find(context, SESSION) or SessionRecord()).turn is not None))
-    room = _room_for_steering(context, message)
+    mails = _steering(context)
+    room = _room_for_steering(mails, message)
     receipt = _examine(context, message, MAX_STEERING_BYTES, waiting, MAX_STEERING_MESSAGES, room)
     if receipt.accepted and not receipt.repeated:
-        _check_room(context, options, characters_of(message.content))
+        attached = characters_of(message.content)
+        _check_room(context, options, attached, beside=_attached_meanwhile(context, mails or ()) if attached else 0)
         TURN_MAIL.publish(context, TurnMail(steering=message))
     return receipt
 
 
-def _room_for_steering(context: Context, message: UserMessage) -> int:
-    """Return how many bytes a message may have beside those that wait."""
+def _steering(context: Context) -> Sequence[UserMessage] | None:
+    """Return the messages that wait for the running turn's next model call; None where they are not loaded."""
     try:
         mails = TURN_MAIL.pending_messages(context)
     except ChannelMessagesNotLoadedError:
+        return None
+    return [mail.value.steering for mail in mails if mail.value.steering is not None]
+
+
+def _attached_meanwhile(context: Context, waiting: Sequence[UserMessage]) -> int:
+    """Return how many characters of contents come into the model's history before those of one more message do."""
+    turn = (find(context, SESSION) or SessionRecord()).turn
+    running = 0 if turn is None or turn.state_changed else turn.attached_characters
+    return running + sum(characters_of(message.content) for message in waiting)
+
+
+def _room_for_steering(waiting: Sequence[UserMessage] | None, message: UserMessage) -> int:
+    """Return how many bytes a message may have beside those that wait."""
+    if waiting is None:
         return MAX_UNCOUNTED_STEERING_BYTES
-    waiting = [mail.value.steering for mail in mails if mail.value.steering is not None]
     attached = sum(characters_of(each.content) for each in (*waiting, message))
     if attached > MAX_LARGE_MESSAGE_BYTES:  # one model call gets all of them
         return 0
     return MAX_STEERING_BYTES - sum(each.size_in_bytes() for each in waiting)
 
 
-def _check_room(context: Context, options: AgentSessionOptions, attached: int) -> None:
-    """Refuse a message that would begin a turn for which nothing is left; nothing is staged then.
+def _check_room(context: Context, options: AgentSessionOptions, attached: int, *, beside: int = 0) -> None:
+    """Refuse a message for which nothing is left; nothing is staged then.
 
-    So many characters of contents of attachments would come into the model's history.
+    Args:
+        context: The RPC.
+        options: Of the session.
+        attached: So many characters of contents of attachments would come into the model's history.
+        beside: So many more come into it before.
     """
     record = find(context, SESSION)
     if record is None:
@@ -126,20 +146,27 @@ def _check_room(context: Context, options: AgentSessionOptions, attached: int) -
             f"lets it have {options.session_capacity_bytes:,}; fork an earlier turn or begin a new session",
             session_id=context.flow_id,
         )
-    if attached and record.attached_characters + attached > MAX_ATTACHED_CHARACTERS:
-        raise SessionFullError(
-            f"the message was refused: the model history of session {context.flow_id!r} has "
-            f"{record.attached_characters:,} bytes of images and documents, each counted as often as it stands there, "
-            f"the message has {attached:,}, and at most {MAX_ATTACHED_CHARACTERS:,} are possible; fork an earlier "
-            "turn, begin a new session, or turn on `compaction`",
-            session_id=context.flow_id,
-        )
+    # With compaction the turn makes room for one message: it has a sixth of the bound at most.
+    if attached and options.compaction is None:
+        _check_history(context.flow_id, record.attached_characters, beside, attached)
     if options.session_budget is None:
         return
     try:
         check_session_budget(record, options)
     except BudgetUsedUpError as used_up:
         raise SessionBudgetUsedUpError(f"the message was refused: {used_up}", session_id=context.flow_id) from None
+
+
+def _check_history(session_id: str, kept: int, beside: int, attached: int) -> None:
+    if kept + beside + attached > MAX_ATTACHED_CHARACTERS:
+        raise SessionFullError(
+            f"the message was refused: the model history of session {session_id!r} has "
+            f"{kept:,} bytes of images and documents, each counted as often as it stands there, "
+            + (f"messages that it will have before this one have {beside:,}, " if beside else "")
+            + f"the message has {attached:,}, and at most {MAX_ATTACHED_CHARACTERS:,} are possible; fork an earlier "
+            "turn, begin a new session, or turn on `compaction`",
+            session_id=session_id,
+        )
 
 
 def _examine(

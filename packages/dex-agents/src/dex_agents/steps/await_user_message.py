@@ -39,6 +39,7 @@ from dex_agents._storage.schema import (
     find,
 )
 from dex_agents._storage.session_editor import SessionEditor
+from dex_agents._turn.attachments import characters_of
 from dex_agents._turn.context_size import begin_context
 from dex_agents._turn.event_writer import EventWriter
 from dex_agents._turn.failure_note import joined_notes
@@ -115,6 +116,7 @@ class AwaitUserMessage(SessionStep[SessionStart]):
             note=joined_notes(session.record.note, *take_reports(context)),
             settings=(find(context, SETTINGS) or SessionSettings()).values,
             trace=begin_trace(context, self._services, turn_id, message),
+            attached_characters=characters_of(said.blocks),
         )
         session.update(turn_number=number, turn=turn, note=None)
         if options.compaction is not None:

@@ -13,7 +13,7 @@ from dex_agents._stored import NOT_UNICODE, in_unicode
 from dex_agents._turn.attached_input import AttachedInput
 from dex_agents._turn.attempt import attempt
 from dex_agents._turn.budget_check import priced
-from dex_agents._turn.context_size import KEPT_SHARE, note_compaction, turn_starts
+from dex_agents._turn.context_size import note_compaction, tokens_to_keep, turn_starts
 from dex_agents._turn.event_writer import EventWriter
 from dex_agents._turn.handing_back import hand_back_model, unreadable_here
 from dex_agents._turn.heartbeat import heartbeats
@@ -22,7 +22,7 @@ from dex_agents._turn.model_input import consume_batch, turn_input
 from dex_agents._turn.resolving import with_settings
 from dex_agents._turn.step_context import step_context
 from dex_agents._turn.turn_failure import failed_by
-from dex_agents.errors import StateNotReadableError, TurnFailedError
+from dex_agents.errors import AttachmentNotKeptError, StateNotReadableError, TurnFailedError
 from dex_agents.events import AgentEventType
 from dex_agents.runner import BatchSettled, CannotCompactNow, Compacted, CompactOutcome, CompactRequest
 from dex_agents.snapshot import ContextSummary, SessionStatus
@@ -69,7 +69,7 @@ class CompactContext(SessionStep[RunModelInput]):
                     session.count_replaced(store.replaced_bytes)
                     note_compaction(session, outcome, store.attached)
                     self._record(context, session, outcome, events)
-            except (TurnFailedError, StateNotReadableError) as error:
+            except (TurnFailedError, StateNotReadableError, AttachmentNotKeptError) as error:
                 if isinstance(error, StateNotReadableError) and error.newer_writer:
                     raise
                 failed = failed_by(input, error, self._services.sealing)
@@ -107,7 +107,7 @@ class CompactContext(SessionStep[RunModelInput]):
             step=step_context(context, session.record, events),
             state=state,
             window_tokens=window,
-            keep_tokens=int(window * KEPT_SHARE),
+            keep_tokens=tokens_to_keep(window, store.attached_characters, store.attachments),
             batch=new if isinstance(new, BatchSettled) else None,
             context_tokens=known.tokens if known is not None and known.reported else None,
             turns=turns,
