@@ -1,4 +1,4 @@
-"""One conversation about a large image, which every adapter has with its scripted model."""
+"""Conversations about a large image, which every adapter has with its scripted model."""
 
 import base64
 import json
@@ -9,6 +9,8 @@ from typing import Final
 import pytest
 
 from dex_agents import AgentHost, AgentSessionFlow
+from dex_agents._storage import state_store
+from dex_agents._turn import context_size, mailbox
 from dex_agents.messages import TextBlock
 from support.seeing_agent import MIB, image, media
 from support.seeing_sessions import forget_everything, values_of
@@ -41,3 +43,22 @@ def times_shown(request: object, content: bytes = IMAGE) -> int:
     """Return how often the image stands in what a model was shown."""
     text = json.dumps(request)
     return max(text.count(encode(content).decode()) for encode in (base64.b64encode, base64.urlsafe_b64encode))
+
+
+async def send_an_image_again_and_again(
+    make_flow: Callable[[], AgentSessionFlow], directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> bytes:
+    """Have nine turns, each with an image of which a history may have five; return the image.
+
+    The agent has compaction, and its model replies with a short text.
+    """
+    content = image(600 * 1024)
+    for module in (context_size, mailbox, state_store):
+        monkeypatch.setattr(module, "MAX_ATTACHED_CHARACTERS", 4 * MIB)
+    async with AgentHost(make_flow(), directory=directory) as host:
+        session = host.session("s-1")
+        await session.start()
+        for turn in range(9):
+            await session.ask([TextBlock(text=f"What is this {turn}?"), media(content)], timeout=20)
+        assert (await session.snapshot()).summary is not None
+    return content

@@ -6,10 +6,10 @@ import pytest
 from google.adk.agents.llm_agent import LlmAgent
 from google.adk.models.llm_request import LlmRequest
 
-from dex_agents import AgentSessionFlow
+from dex_agents import AgentSessionFlow, AgentSessionOptions
 from dex_agents_google_adk import session_flow
 from dex_agents_google_adk.testing import Reply, ScriptedLlm, call
-from support.large_images import talk_about_an_image, times_shown
+from support.large_images import send_an_image_again_and_again, talk_about_an_image, times_shown
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*EXPERIMENTAL.*:UserWarning")
 
@@ -35,3 +35,17 @@ async def test_the_model_sees_a_large_image_in_every_turn_after_tools_and_restar
     await talk_about_an_image(make_flow, tmp_path, monkeypatch)
 
     assert [times_shown(request.contents) for request in model.shown] == [1] * 5
+
+
+async def test_a_history_that_is_full_of_images_is_folded_and_takes_more_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = ScriptedLlm(lambda _: "a chair")
+
+    def make_flow() -> AgentSessionFlow:
+        return session_flow(LlmAgent(name="looks", model=model), options=AgentSessionOptions(compaction=200_000))
+
+    content = await send_an_image_again_and_again(make_flow, tmp_path, monkeypatch)
+
+    shown = [times_shown(request.contents, content) for request in model.shown]
+    assert 0 < shown[-1] <= max(shown) == 4

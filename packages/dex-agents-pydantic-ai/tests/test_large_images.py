@@ -6,10 +6,10 @@ import pytest
 from pydantic_ai import Agent
 from pydantic_ai.messages import ToolCallPart
 
-from dex_agents import AgentSessionFlow
+from dex_agents import AgentSessionFlow, AgentSessionOptions
 from dex_agents_pydantic_ai import session_flow
 from dex_agents_pydantic_ai.testing import ScriptedModel
-from support.large_images import talk_about_an_image, times_shown
+from support.large_images import send_an_image_again_and_again, talk_about_an_image, times_shown
 
 
 async def test_the_model_sees_a_large_image_in_every_turn_after_tools_and_restarts(
@@ -30,3 +30,17 @@ async def test_the_model_sees_a_large_image_in_every_turn_after_tools_and_restar
     await talk_about_an_image(make_flow, tmp_path, monkeypatch)
 
     assert [times_shown(request.messages) for request in model.shown] == [1] * 5
+
+
+async def test_a_history_that_is_full_of_images_is_folded_and_takes_more_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = ScriptedModel(["a chair"] * 20)
+
+    def make_flow() -> AgentSessionFlow:
+        return session_flow(Agent(model, name="looks"), options=AgentSessionOptions(compaction=200_000))
+
+    content = await send_an_image_again_and_again(make_flow, tmp_path, monkeypatch)
+
+    shown = [times_shown(request.messages, content) for request in model.shown]
+    assert 0 < shown[-1] <= max(shown) == 4
