@@ -297,18 +297,36 @@ def test_a_compaction_keeps_fewer_messages_where_large_images_fill_the_history()
     assert context_size.tokens_to_keep(200_000, half + 1, [small]) == 50_000
 
 
+@pytest.mark.parametrize(("compaction", "remedy"), [(None, "turn on `compaction`"), (200_000, "send it by `send`")])
 async def test_what_steers_is_refused_where_the_running_turn_leaves_no_room_for_it(
-    session: AgentSession, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch, compaction: int | None, remedy: str
 ) -> None:
-    block = await kept_block(session)
     monkeypatch.setattr(mailbox, "MAX_ATTACHED_CHARACTERS", 7 * MIB)
-    await session.send([TextBlock(text="sleep"), block], message_id="m-2")
-    await snapshot_when(session, "running_model")
-    with pytest.raises(SessionFullError, match=r"will have before this one have 2,796,\d+, the message has 2,796,"):
-        await session.steer([TextBlock(text="say three"), block])
-    await session.steer("say four", message_id="m-4")
-    await session.cancel_turn()
-    await session.wait_for_result("m-4", timeout=20)
+    async with session_in(tmp_path, seeing_flow(options=AgentSessionOptions(compaction=compaction))) as session:
+        block = await kept_block(session)
+        await session.send([TextBlock(text="sleep"), block], message_id="m-2")
+        await snapshot_when(session, "running_model")
+        refusal = rf"before this one have 2,796,\d+, the message has 2,796,\d+, and .* {remedy}"
+        with pytest.raises(SessionFullError, match=refusal):
+            await session.steer([TextBlock(text="say three"), block])
+        await session.steer("say four", message_id="m-4")
+        await session.cancel_turn()
+        await session.wait_for_result("m-4", timeout=20)
+
+
+async def test_with_compaction_what_interrupts_a_turn_finds_room_in_the_next_one(
+    tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (mailbox, state_store, context_size):
+        monkeypatch.setattr(module, "MAX_ATTACHED_CHARACTERS", 7 * MIB)
+    async with session_in(tmp_path, seeing_flow(options=AgentSessionOptions(compaction=200_000))) as session:
+        block = await kept_block(session)
+        await session.send([TextBlock(text="call write_a!"), block], message_id="m-2")
+        await pending(session)
+        await session.interrupt([TextBlock(text="say three"), block], message_id="m-3")
+        await session.wait_for_result("m-3", timeout=20)
+
+    assert sights(log)[-1] == [digest(LARGE)]
 
 
 async def kept_block(session: AgentSession) -> MediaBlock:

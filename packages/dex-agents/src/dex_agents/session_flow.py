@@ -276,7 +276,7 @@ class AgentSessionFlow(Flow[SessionStart]):
         if turn is None or turn.turn_id != cancellation.turn_id or not has_token(context, turn.turn_id):
             return RPCResult(False)
         if cancellation.message is not None:
-            receipt = receive_steering(context, cancellation.message, self.options)
+            receipt = receive_steering(context, cancellation.message, self.options, ends_turn=True)
             if not receipt.accepted:
                 raise ValueError(f"the message was refused: {receipt.refusal}")
             if receipt.repeated:

@@ -15,7 +15,7 @@ from dex_agents._storage.limits import (
     MAX_STEERING_MESSAGES,
     MAX_UNCOUNTED_STEERING_BYTES,
 )
-from dex_agents._storage.records import SessionRecord, TurnMail
+from dex_agents._storage.records import SessionRecord, TurnMail, TurnRecord
 from dex_agents._storage.schema import (
     MESSAGE_DIGESTS,
     MESSAGE_TURNS,
@@ -36,6 +36,9 @@ from dex_agents.snapshot import MessageRefusal, SendReceipt, UserMessage
 
 _UNSEEN: Final = frozenset({"Cc", "Cf"})
 """Unicode's categories of controls and of format characters, such as the zero-width space and the byte order mark."""
+
+_NO_COMPACTION: Final = "fork an earlier turn, begin a new session, or turn on `compaction`"
+"""What to do about a history that is full of images, and that nothing folds."""
 
 QUEUED: Final = -1
 """Stands for the turn number of a message that has no turn yet; an unknown message has 0."""
@@ -83,19 +86,23 @@ def examine_offer(context: Context, offered: AttachmentOffer, options: AgentSess
     return None
 
 
-def receive_steering(context: Context, message: UserMessage, options: AgentSessionOptions) -> SendReceipt:
-    """Stage a message for the running turn; without one it starts the next turn.
+def receive_steering(
+    context: Context, message: UserMessage, options: AgentSessionOptions, *, ends_turn: bool = False
+) -> SendReceipt:
+    """Stage a message for the running turn; without one, or when the caller ends it, it starts the next turn.
 
     Locks as in `receive`; the turn's Channel is loaded, and a lock keeps other calls from adding to it meanwhile.
     """
     # The token of the running turn is no message.
-    waiting = max(0, TURN_MAIL.size(context) - ((find(context, SESSION) or SessionRecord()).turn is not None))
+    turn = (find(context, SESSION) or SessionRecord()).turn
+    waiting = max(0, TURN_MAIL.size(context) - (turn is not None))
     mails = _steering(context)
     room = _room_for_steering(mails, message)
     receipt = _examine(context, message, MAX_STEERING_BYTES, waiting, MAX_STEERING_MESSAGES, room)
     if receipt.accepted and not receipt.repeated:
         attached = characters_of(message.content)
-        _check_room(context, options, attached, beside=_attached_meanwhile(context, mails or ()) if attached else 0)
+        beside = _attached_meanwhile(turn, mails or ()) if attached else 0
+        _check_room(context, options, attached, beside=beside, into_turn=turn is not None and not ends_turn)
         TURN_MAIL.publish(context, TurnMail(steering=message))
     return receipt
 
@@ -109,9 +116,8 @@ def _steering(context: Context) -> Sequence[UserMessage] | None:
     return [mail.value.steering for mail in mails if mail.value.steering is not None]
 
 
-def _attached_meanwhile(context: Context, waiting: Sequence[UserMessage]) -> int:
+def _attached_meanwhile(turn: TurnRecord | None, waiting: Sequence[UserMessage]) -> int:
     """Return how many characters of contents come into the model's history before those of one more message do."""
-    turn = (find(context, SESSION) or SessionRecord()).turn
     running = 0 if turn is None or turn.state_changed else turn.attached_characters
     return running + sum(characters_of(message.content) for message in waiting)
 
@@ -126,7 +132,9 @@ def _room_for_steering(waiting: Sequence[UserMessage] | None, message: UserMessa
     return MAX_STEERING_BYTES - sum(each.size_in_bytes() for each in waiting)
 
 
-def _check_room(context: Context, options: AgentSessionOptions, attached: int, *, beside: int = 0) -> None:
+def _check_room(
+    context: Context, options: AgentSessionOptions, attached: int, *, beside: int = 0, into_turn: bool = False
+) -> None:
     """Refuse a message for which nothing is left; nothing is staged then.
 
     Args:
@@ -134,6 +142,7 @@ def _check_room(context: Context, options: AgentSessionOptions, attached: int, *
         options: Of the session.
         attached: So many characters of contents of attachments would come into the model's history.
         beside: So many more come into it before.
+        into_turn: They come into a turn that has begun.
     """
     record = find(context, SESSION)
     if record is None:
@@ -146,9 +155,11 @@ def _check_room(context: Context, options: AgentSessionOptions, attached: int, *
             f"lets it have {options.session_capacity_bytes:,}; fork an earlier turn or begin a new session",
             session_id=context.flow_id,
         )
-    # With compaction the turn makes room for one message: it has a sixth of the bound at most.
-    if attached and options.compaction is None:
-        _check_history(context.flow_id, record.attached_characters, beside, attached)
+    # With compaction a turn makes room for its message, which has a sixth of the bound at most; but in the middle of a
+    # turn some frameworks cannot fold anything, and what would not fit fails the turn.
+    if attached and (options.compaction is None or into_turn):
+        remedy = "send it by `send`, for the next turn, which makes room" if options.compaction else _NO_COMPACTION
+        _check_history(context.flow_id, record.attached_characters, beside, attached, remedy=remedy)
     if options.session_budget is None:
         return
     try:
@@ -157,14 +168,13 @@ def _check_room(context: Context, options: AgentSessionOptions, attached: int, *
         raise SessionBudgetUsedUpError(f"the message was refused: {used_up}", session_id=context.flow_id) from None
 
 
-def _check_history(session_id: str, kept: int, beside: int, attached: int) -> None:
+def _check_history(session_id: str, kept: int, beside: int, attached: int, *, remedy: str) -> None:
     if kept + beside + attached > MAX_ATTACHED_CHARACTERS:
         raise SessionFullError(
             f"the message was refused: the model history of session {session_id!r} has "
             f"{kept:,} bytes of images and documents, each counted as often as it stands there, "
             + (f"messages that it will have before this one have {beside:,}, " if beside else "")
-            + f"the message has {attached:,}, and at most {MAX_ATTACHED_CHARACTERS:,} are possible; fork an earlier "
-            "turn, begin a new session, or turn on `compaction`",
+            + f"the message has {attached:,}, and at most {MAX_ATTACHED_CHARACTERS:,} are possible; {remedy}",
             session_id=session_id,
         )
 
