@@ -26,7 +26,7 @@ def held_flow() -> AgentSessionFlow:
 def held_upload_flow() -> AgentSessionFlow:
     """Build the agent that looks at images with uploads held, each after its first call."""
 
-    def is_in_the_middle(_: object, brought: AttachmentPieces) -> bool:
+    def is_in_the_middle(_: object, brought: AttachmentPieces, __: object) -> bool:
         return brought.first > 0
 
     marker = Path(os.environ["HELD_MARKER"])

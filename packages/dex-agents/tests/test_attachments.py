@@ -1,6 +1,7 @@
 """Messages with media that no Step could be sent: they reach the model whole, and are stored once."""
 
 import asyncio
+import base64
 import time
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -448,6 +449,25 @@ async def test_what_no_client_of_ours_brings_is_refused(session: AgentSession) -
         await client.invoke_rpc(flow.offer_attachments, "s-1", AttachmentOffer(attachments=(described,)))
     unknown = AttachmentPieces(key="0" * 16, first=0, pieces=("eA==",))
     assert await client.invoke_rpc(flow.receive_attachment_pieces, "s-1", unknown) == 0
+
+    described = described.model_copy(update={"size": 400_000})
+    offered = AttachmentOffer(attachments=(described,))
+    await client.invoke_rpc(flow.offer_attachments, "s-1", offered)
+    for sizes, refusal in (
+        ((393_215,), "piece 0 .* has 393215 bytes, 393216 are expected"),
+        ((393_217,), "piece 0 .* has 393217 bytes, 393216 are expected"),
+        ((0,), "piece 0 .* has 0 bytes, 393216 are expected"),
+        ((393_216, 6_783), "piece 1 .* has 6783 bytes, 6784 are expected"),
+    ):
+        pieces = tuple(base64.b64encode(bytes(size)).decode() for size in sizes)
+        brought = AttachmentPieces(key=described.key, first=0, pieces=pieces)
+        with pytest.raises(WorkerInvocationError, match=refusal):
+            await client.invoke_rpc(flow.receive_attachment_pieces, "s-1", brought)
+    for change in ({"id": "1" * 64}, {"size": 400_001}):
+        collides = AttachmentOffer(attachments=(described.model_copy(update=change),))
+        with pytest.raises(WorkerInvocationError, match=r"the key '0{16}' names another content"):
+            await client.invoke_rpc(flow.offer_attachments, "s-1", collides)
+    assert (await client.invoke_rpc(flow.offer_attachments, "s-1", offered)).entries[0].stored == 0
 
 
 async def test_a_worker_without_a_connection_fails_the_turn_and_says_what_to_do(

@@ -14,8 +14,9 @@ from dex_agents import AgentHost, AgentSessionOptions
 from dex_agents._client import attachments
 from dex_agents._client.attachments import AttachmentTransfer
 from dex_agents._client.outgoing import OutgoingMessage
+from dex_agents._storage.attachment_documents import AttachmentOffer
 from dex_agents.encryption import Encryption
-from dex_agents.errors import EngineUnavailableError
+from dex_agents.errors import EngineUnavailableError, TurnFailedError
 from dex_agents.messages import TextBlock
 from dex_agents.session import AgentSession
 from dex_agents.snapshot import UserMessage
@@ -30,6 +31,54 @@ from support.waiting import wait_for
 async def session(tmp_path: Path, log: Path) -> AsyncGenerator[AgentSession]:
     async with session_in(tmp_path / "engine") as session:
         yield session
+
+
+async def test_a_fork_that_was_brought_another_content_under_a_key_of_its_history_leaves_the_old_session_alone(
+    session: AgentSession, log: Path
+) -> None:
+    content = [TextBlock(text="say one"), media(LARGE)]
+    await session.ask(content, timeout=20)
+    (attachment,) = attachments_in((await session.messages()).messages[0])
+    other = session.client.session("s-2")
+    await other.start()
+    offer = AttachmentOffer(attachments=(attachment,))
+    flow, client = session.client.flow, session.client._connection.client  # pyright: ignore[reportPrivateUsage]
+    await client.invoke_rpc(flow.offer_attachments, "s-2", offer)
+    await session.client._attachments.store("s-2", attachment, bytes(len(LARGE)))  # pyright: ignore
+
+    # This process knows the content under that key, of the first session.
+    with pytest.raises(TurnFailedError, match=r"'s-2' does not keep the attachment .* with another content"):
+        await other.ask(content, timeout=20)
+    await other.ask(content, timeout=20)
+
+    assert sights(log) == [[digest(LARGE)]] * 2
+
+
+async def test_a_content_that_was_damaged_on_disk_is_healed_by_a_message_that_brings_it_anew(
+    tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = [TextBlock(text="say one"), media(LARGE)]
+    async with session_in(tmp_path) as session:
+        await session.ask(content, message_id="m-1", timeout=20)
+    with closing(sqlite3.connect(tmp_path / "engine.db")) as connection, connection:
+        pieces = connection.execute("SELECT attribute_row, value FROM attribute WHERE map_name = 'AgentAttachments'")
+        row, value = pieces.fetchall()[-1]
+        damaged = value[:100_000] + bytes(100) + value[100_100:]
+        connection.execute("UPDATE attribute SET value = ? WHERE attribute_row = ?", (damaged, row))
+    forget_everything(monkeypatch)
+
+    async with session_in(tmp_path) as session:
+        for text in ("say two", "say three"):
+            with pytest.raises(TurnFailedError, match="send the content anew, in a message with an id of its own"):
+                await session.ask(text, timeout=20)
+        await session.ask(content, timeout=20)
+        await session.ask("say on", timeout=20)
+        fork = await session.fork("s-2")
+        await fork.ask("say on", timeout=20)
+        (attachment,) = attachments_in((await session.messages()).messages[0])
+        assert await session.read_attachment(attachment) == LARGE
+
+    assert sights(log) == [[digest(LARGE)], *[[digest(LARGE)] * 2] * 3]
 
 
 def all_bytes(directory: Path) -> bytes:
@@ -61,7 +110,7 @@ async def test_a_fork_that_broke_off_takes_the_rest_of_an_image(
     await session.ask([TextBlock(text="say one"), media(LARGE)], timeout=20)
     store = AttachmentTransfer.store
 
-    async def breaks_off(self: AttachmentTransfer, *arguments: object) -> None:
+    async def breaks_off(*_: object, **__: object) -> None:
         raise EngineUnavailableError("the engine is away")
 
     monkeypatch.setattr(AttachmentTransfer, "store", breaks_off)

@@ -2,8 +2,10 @@
 
 import asyncio
 import secrets
+import time
 from collections.abc import AsyncGenerator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,7 +13,7 @@ from dex_agents import AgentHost, AgentSessionOptions
 from dex_agents._client import attachments, patience
 from dex_agents._client.attachments import AttachmentTransfer
 from dex_agents._storage import attachment_documents
-from dex_agents._storage.attachment_documents import AttachmentPieces
+from dex_agents._storage.attachment_documents import AttachmentOffer, AttachmentPieces
 from dex_agents.budgets import Budget
 from dex_agents.encryption import Encryption
 from dex_agents.errors import (
@@ -41,6 +43,14 @@ async def session(tmp_path: Path, log: Path) -> AsyncGenerator[AgentSession]:
 
 class ClientDiedError(Exception):
     """Raised where a client dies."""
+
+
+def clock_of_workers(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """Let Workers see how the time passes for uploads by a clock that stands: `now` is to be moved."""
+    clock = SimpleNamespace(now=time.time(), time=lambda: clock.now)
+    for module in ("attachments", "fullness"):
+        monkeypatch.setattr(f"dex_agents._turn.{module}.time", clock)
+    return clock
 
 
 def dies_after_the_offer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,24 +137,81 @@ async def test_what_a_dead_client_wanted_to_bring_keeps_room_for_a_minute_only(
     assert sights(log) == [[digest(image(2 * MIB, seed=3))]]
 
 
-async def test_an_upload_that_goes_on_after_its_room_was_given_away_is_told_to_repeat_the_call(
+async def test_an_upload_that_goes_on_after_its_room_was_given_away_is_offered_again(
     session: AgentSession, log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(attachment_documents, "RESERVED_SECONDS", 0)
-    content = [TextBlock(text="say two"), media(LARGE)]
     store = AttachmentTransfer.store
+    pauses = 0
 
     async def is_slow(self: AttachmentTransfer, *arguments: object, **options: object) -> None:
-        monkeypatch.setattr(AttachmentTransfer, "store", store)
-        await session.ask([TextBlock(text="say one"), media(image(MIB, seed=2))], timeout=20)
+        nonlocal pauses
+        if pauses < 2:
+            pauses += 1
+            with monkeypatch.context() as fast:
+                fast.setattr(AttachmentTransfer, "store", store)
+                await session.ask([TextBlock(text="say one"), media(image(MIB, seed=1 + pauses))], timeout=20)
         await store(self, *arguments, **options)  # pyright: ignore[reportArgumentType]
 
     monkeypatch.setattr(AttachmentTransfer, "store", is_slow)
-    with pytest.raises(AttachmentNotKeptError, match=r"takes no more than 0 of 6 pieces .*: repeat the call"):
-        await session.send(content)
-    await session.ask(content, timeout=20)
+    await session.ask([TextBlock(text="say two"), media(image(MIB))], timeout=20)
 
-    assert sights(log)[-1] == [digest(image(MIB, seed=2)), digest(LARGE)]
+    assert sights(log)[-1] == [digest(image(MIB, seed)) for seed in (2, 3, 1)]
+
+
+async def test_an_upload_that_the_session_never_expects_ends_with_an_error(
+    session: AgentSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def takes_nothing(*_: object) -> int:
+        return 0
+
+    monkeypatch.setattr(AttachmentTransfer, "_store_some", takes_nothing)
+    with pytest.raises(AttachmentNotKeptError, match=r"takes no more than 0 of 6 pieces .*: repeat the call"):
+        await session.send([TextBlock(text="say two"), media(LARGE)])
+
+
+async def test_an_upload_that_paused_takes_no_room_that_others_have_now(
+    session: AgentSession, tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = clock_of_workers(monkeypatch)
+    store = AttachmentTransfer._store_some  # pyright: ignore[reportPrivateUsage]
+
+    async def pauses(self: AttachmentTransfer, session_id: str, brought: AttachmentPieces) -> int:
+        if brought.first == 1:
+            monkeypatch.setattr(AttachmentTransfer, "_store_some", store)
+            clock.now += 61
+            for seed in (2, 3):
+                await session.ask([TextBlock(text="say one"), media(image(2 * MIB, seed))], timeout=20)
+        return await store(self, session_id, brought)
+
+    monkeypatch.setattr(AttachmentTransfer, "_store_some", pauses)
+    with pytest.raises(SessionFullError, match="its media have 1,703,936, and a server lets it have 5,242,880"):
+        await session.send([TextBlock(text="say two"), media(LARGE)])
+
+    assert values_of(tmp_path / "engine")["AgentAttachments"] < 4.5 * MIB
+    await session.ask("say text", timeout=20)
+
+
+async def test_a_slow_upload_of_several_contents_keeps_the_room_of_all_of_them(
+    session: AgentSession, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attachments, "_MAX_OFFERS", 1)
+    clock = clock_of_workers(monkeypatch)
+    store = AttachmentTransfer._store_some  # pyright: ignore[reportPrivateUsage]
+    slow, other = [image(MIB, seed=seed) for seed in (1, 2)], image(600_000, seed=3)
+
+    async def is_slow(self: AttachmentTransfer, session_id: str, brought: AttachmentPieces) -> int:
+        clock.now += 45
+        if brought.first == 2 and brought.waiting:
+            with monkeypatch.context() as fast:
+                fast.setattr(AttachmentTransfer, "_store_some", store)
+                await session.ask([TextBlock(text="say one"), media(other)], timeout=20)
+        return await store(self, session_id, brought)
+
+    monkeypatch.setattr(AttachmentTransfer, "_store_some", is_slow)
+    await session.ask([TextBlock(text="say two"), *map(media, slow)], timeout=20)
+
+    assert sights(log)[-1] == [digest(content) for content in (other, *slow)]
 
 
 async def test_a_content_that_arrived_wrong_fails_its_turn_and_can_be_sent_anew(
@@ -159,16 +226,31 @@ async def test_a_content_that_arrived_wrong_fails_its_turn_and_can_be_sent_anew(
             await session.ask(content, timeout=20)
 
     (damaged,) = attachments_in((await session.messages()).messages[0])
-    with pytest.raises(AttachmentNotKeptError, match="refers to an attachment that the session does not keep"):
-        await session.send([MediaBlock(media_type="image/png", attachment=damaged)])
     await session.ask(content, timeout=20)
+    assert await session.read_attachment(damaged) == image(MIB)
     fork = await session.fork("s-2")
     await fork.ask(content, timeout=20)
 
     seen = digest(image(MIB))
     assert sights(log) == [[seen], [seen] * 2]
-    with pytest.raises(AttachmentNotKeptError, match="it has not all of it"):
-        await fork.read_attachment(damaged)
+
+
+async def test_a_wrong_report_of_damage_harms_nobody(
+    session: AgentSession, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forget_everything(monkeypatch)
+    content = [TextBlock(text="say one"), media(image(MIB))]
+    await session.ask(content, timeout=20)
+    (first, *_) = (await session.messages()).messages
+    (sound,) = attachments_in(first)
+    flow, client = session.client.flow, session.client._connection.client  # pyright: ignore[reportPrivateUsage]
+    reply = await client.invoke_rpc(flow.report_damaged_attachments, "s-1", AttachmentOffer(attachments=(sound,)))
+
+    assert reply.entries == ()
+    await session.ask([*content[:1], *[block for block in first.message.blocks if isinstance(block, MediaBlock)]])
+    await session.ask(content, timeout=20)
+    assert await (await session.fork("s-2")).read_attachment(sound) == image(MIB)
+    assert sights(log)[-1] == [digest(image(MIB))] * 3
 
 
 async def test_each_call_of_an_upload_has_patience_of_its_own(

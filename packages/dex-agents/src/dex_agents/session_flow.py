@@ -233,13 +233,15 @@ class AgentSessionFlow(Flow[SessionStart]):
     @rpc(timeout=RPC_TIMEOUT, lock_attributes=(schema.ATTACHMENT_INDEX.lock(),))
     def receive_attachment_pieces(self, context: Context, brought: AttachmentPieces) -> RPCResult[int]:
         """Take the next pieces of a content; returns how many are there now, the same ones counted once."""
-        return RPCResult(receive_pieces(context, brought))
+        return RPCResult(receive_pieces(context, brought, self.options))
 
     @rpc(timeout=RPC_TIMEOUT, lock_attributes=(schema.ATTACHMENT_INDEX.lock(),))
-    def report_damaged_attachments(self, context: Context, found: AttachmentOffer) -> RPCResult[None]:
-        """Say that contents are not what they were offered as: the next message that has them brings them anew."""
-        note_damaged(context, found.attachments)
-        return RPCResult(None)
+    def report_damaged_attachments(self, context: Context, found: AttachmentOffer) -> RPCResult[AttachmentProgress]:
+        """Say that contents are not what they were offered as: the next message that has them brings them anew.
+
+        Returns what else the session keeps with the same digests.
+        """
+        return RPCResult(note_damaged(context, found.attachments))
 
     @rpc(timeout=RPC_TIMEOUT)
     def read_attachment(self, context: Context, request: AttachmentRequest) -> RPCResult[AttachmentContent]:

@@ -1,10 +1,9 @@
 """Brings contents that are too large for a message to a session, in pieces, and reads them again."""
 
 import base64
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from dex import RPCInvokeOptions
 
@@ -14,6 +13,7 @@ from dex_agents._client.outgoing import OutgoingMessage
 from dex_agents._client.patience import patiently
 from dex_agents._client.service_errors import NO_ROOM, raised_by_worker
 from dex_agents._storage.attachment_documents import (
+    AttachmentEntry,
     AttachmentOffer,
     AttachmentPieces,
     AttachmentProgress,
@@ -22,6 +22,7 @@ from dex_agents._storage.attachment_documents import (
 )
 from dex_agents._storage.limits import ATTACHMENT_PIECE_BYTES, MAX_PIECES_PER_CALL
 from dex_agents._storage.schema import ATTACHMENTS
+from dex_agents._turn.attachment_reader import MAY_PASS
 from dex_agents._turn.attachments import characters_of
 from dex_agents.errors import AttachmentNotKeptError, DexAgentsError
 from dex_agents.messages import Attachment
@@ -29,6 +30,12 @@ from dex_agents.snapshot import SendReceipt, UserMessage
 
 if TYPE_CHECKING:
     from dex_agents.session_flow import AgentSessionFlow
+
+_MAX_OFFERS: Final = 3
+"""Of one message: each further one follows a pause of more than a minute in which others have taken the room."""
+
+_MAX_COPIES: Final = 4
+"""Of one content that are read until one is sound: more than that are damaged on purpose only."""
 
 
 class AttachmentTransfer:
@@ -56,14 +63,28 @@ class AttachmentTransfer:
         """
         if not outgoing.contents:
             return outgoing.message
-        places = list(outgoing.contents)
-        progress = await patiently(lambda: self._offer(session_id, outgoing))
-        if progress.receipt is not None:
-            return progress.receipt
-        kept = dict(zip(places, progress.entries, strict=True))
-        for place, entry in {entry.attachment.key: (place, entry) for place, entry in kept.items()}.values():
-            await self.store(session_id, entry.attachment, outgoing.contents[place][1], stored=entry.stored)
-        return outgoing.referring_to({place: entry.attachment for place, entry in kept.items()})
+        offers = 1
+        while True:
+            progress = await patiently(lambda: self._offer(session_id, outgoing))
+            if progress.receipt is not None:
+                return progress.receipt
+            kept = dict(zip(outgoing.contents, progress.entries, strict=True))
+            try:
+                await self._store_all(session_id, outgoing, kept)
+            except AttachmentNotKeptError:  # its room was given away while the client was away
+                if offers == _MAX_OFFERS:
+                    raise
+                offers += 1
+            else:
+                return outgoing.referring_to({place: entry.attachment for place, entry in kept.items()})
+
+    async def _store_all(self, session_id: str, outgoing: OutgoingMessage, kept: Mapping[int, AttachmentEntry]) -> None:
+        missing = {entry.attachment.key: (place, entry) for place, entry in kept.items() if not entry.is_complete}
+        entries = tuple(missing.values())
+        for number, (place, entry) in enumerate(entries, start=1):
+            waiting = tuple(each.attachment.key for _, each in entries[number:])
+            content = outgoing.contents[place][1]
+            await self.store(session_id, entry.attachment, content, stored=entry.stored, waiting=waiting)
 
     async def _offer(self, session_id: str, outgoing: OutgoingMessage) -> AttachmentProgress:
         attachments = {place: attachment for place, (attachment, _) in outgoing.contents.items()}
@@ -82,12 +103,25 @@ class AttachmentTransfer:
                 session_id=session_id,
             )
 
-    async def store(self, session_id: str, attachment: Attachment, content: bytes, *, stored: int = 0) -> None:
-        """Bring the pieces of a content that the session expects and does not have yet."""
+    async def store(
+        self,
+        session_id: str,
+        attachment: Attachment,
+        content: bytes,
+        *,
+        stored: int = 0,
+        waiting: tuple[str, ...] = (),
+    ) -> None:
+        """Bring the pieces of a content that the session expects and does not have yet.
+
+        Raises:
+            AttachmentNotKeptError: The session does not expect it (any more).
+            SessionFullError: The call paused for so long that others have taken the room.
+        """
         while stored < attachment.pieces:
             last = min(stored + MAX_PIECES_PER_CALL, attachment.pieces)
             pieces = [_piece(content, number) for number in range(stored, last)]
-            brought = AttachmentPieces(key=attachment.key, first=stored, pieces=tuple(pieces))
+            brought = AttachmentPieces(key=attachment.key, first=stored, pieces=tuple(pieces), waiting=waiting)
             before = stored
             stored = await patiently(lambda brought=brought: self._store_some(session_id, brought))
             if stored <= before:
@@ -99,44 +133,61 @@ class AttachmentTransfer:
 
     async def _store_some(self, session_id: str, brought: AttachmentPieces) -> int:
         client = self._connection.client
-        return await self._connection.call(
-            lambda: client.invoke_rpc(self._flow.receive_attachment_pieces, session_id, brought),
-            session_id=session_id,
-        )
+        with raised_by_worker(session_id, *NO_ROOM):
+            return await self._connection.call(
+                lambda: client.invoke_rpc(self._flow.receive_attachment_pieces, session_id, brought),
+                session_id=session_id,
+            )
 
     async def read(self, session_id: str, attachment: Attachment) -> bytes:
-        """Return a whole content.
+        """Return a whole content; of a damaged one a copy, when it was brought anew.
 
         Raises:
             AttachmentNotKeptError: The session does not have it, or it is damaged.
         """
+        tried: list[Attachment] = []
+        is_whole = False
+        found: Attachment | None = attachment
+        while found is not None and len(tried) < _MAX_COPIES:
+            pieces = await self._read_pieces(session_id, found)
+            content = b"".join(pieces)
+            if sha256(content).hexdigest() == attachment.id:
+                return content
+            is_whole = is_whole or len(pieces) == found.pieces
+            tried.append(found)
+            copies = await self._report_damaged(session_id, found)
+            found = next((entry.attachment for entry in copies if entry.attachment not in tried), None)
+        what = "it with another content" if is_whole else "not all of it"
+        raise AttachmentNotKeptError(
+            f"session {session_id!r} does not keep the attachment {attachment.key!r}: it has {what}: send the content "
+            "anew, in a message with an id of its own",
+            session_id=session_id,
+        )
+
+    async def _read_pieces(self, session_id: str, attachment: Attachment) -> Sequence[bytes]:
+        """Return the pieces of a content, up to the first one that is not there."""
         pieces: list[bytes] = []
         while len(pieces) < attachment.pieces:
             found = await self._read_some(session_id, attachment, len(pieces))
             if not found:
                 break
             pieces += map(base64.b64decode, found)
-        content = b"".join(pieces)
-        if sha256(content).hexdigest() != attachment.id:
-            is_whole = len(content) == attachment.size
-            if is_whole:
-                await self._report_damaged(session_id, attachment)
-            anew = "send the content anew, in a message with an id of its own"
-            what = f"it with another content: {anew}" if is_whole else "not all of it"
-            raise AttachmentNotKeptError(
-                f"session {session_id!r} does not keep the attachment {attachment.key!r}: it has {what}",
-                session_id=session_id,
-            )
-        return content
+        return pieces
 
-    async def _report_damaged(self, session_id: str, attachment: Attachment) -> None:
+    async def _report_damaged(self, session_id: str, attachment: Attachment) -> Sequence[AttachmentEntry]:
+        """Let the content be taken anew; returns what else the session keeps with the same digest."""
         found = AttachmentOffer(attachments=(attachment,))
         client = self._connection.client
-        with suppress(DexAgentsError):  # what was found is raised anyway, also where the session has ended
-            await self._connection.call(
+        try:
+            progress = await self._connection.call(
                 lambda: client.invoke_rpc(self._flow.report_damaged_attachments, session_id, found),
                 session_id=session_id,
             )
+        except MAY_PASS:
+            raise
+        except DexAgentsError:  # what was found is raised anyway, also where the session has ended
+            return ()
+        return progress.entries
 
     async def _read_some(self, session_id: str, attachment: Attachment, first: int) -> Sequence[str]:
         last = min(first + MAX_PIECES_PER_CALL, attachment.pieces)

@@ -207,14 +207,15 @@ class Forking:
         self, order: ForkOrder, needed: tuple[Attachment, ...], in_history: tuple[Attachment, ...]
     ) -> None:
         if needed and await self._send(order.target, HistoryPart(attachments=needed)):
-            for attachment in needed:
+            for number, attachment in enumerate(needed, start=1):
                 try:
                     content = await self._attachments.read(order.source, attachment)
                 except AttachmentNotKeptError:
                     if attachment in in_history:
                         raise
                     continue  # nobody can read it in the old session either, and the model has never seen it
-                await self._attachments.store(order.target, attachment, content)
+                waiting = tuple(each.key for each in needed[number:])
+                await self._attachments.store(order.target, attachment, content, waiting=waiting)
 
     async def _send(self, target: str, part: HistoryPart) -> bool:
         client = self._connection.client

@@ -1,6 +1,6 @@
 """What a session keeps of attachments beside their content, and what passes when they are brought and read."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NewType
 
 from dex import Value, WireKind
@@ -21,7 +21,8 @@ class AttachmentEntry(Stored):
     Attributes:
         attachment: The attachment.
         stored: So many of its pieces have arrived, from the first one on.
-        is_damaged: What arrived has another digest: nobody is to get it, and its content may be brought anew.
+        is_damaged: A client says that what arrived has another digest: the content is taken anew when it is offered.
+            No Worker checks that, so that the entry stays what it is for those who refer to it.
         touched_at: When it was offered, or a piece arrived: Unix time in seconds, by the Worker's clock.
     """
 
@@ -58,9 +59,18 @@ class AttachmentIndex(StoredRecord):
 
     def keeps(self, attachment: Attachment) -> bool:
         """Whether all of an attachment is there."""
-        return any(
-            entry.attachment == attachment and entry.is_complete and not entry.is_damaged for entry in self.entries
-        )
+        return any(entry.attachment == attachment and entry.is_complete for entry in self.entries)
+
+    def copies(self, attachments: Sequence[Attachment]) -> tuple[AttachmentEntry, ...]:
+        """Return what else is there with the same digests, the most likely one first."""
+        wanted = {attachment.id for attachment in attachments}
+        given = {attachment.key for attachment in attachments}
+        found = [
+            entry
+            for entry in self.entries
+            if entry.attachment.id in wanted and entry.attachment.key not in given and entry.is_complete
+        ]
+        return tuple(sorted(found, key=lambda entry: (entry.is_damaged, -entry.touched_at)))
 
     def with_offered(self, attachments: Iterable[Attachment], now: float) -> "AttachmentIndex":
         """Return the list with room for these attachments, and without those of which nothing has come for long."""
@@ -84,13 +94,17 @@ class AttachmentIndex(StoredRecord):
         )
         return self.model_copy(update={"entries": entries})
 
-    def with_stored(self, key: str, stored: int, now: float) -> "AttachmentIndex":
-        """Return the list after pieces have arrived."""
-        update = {"stored": stored, "touched_at": now}
-        entries = tuple(
-            entry.model_copy(update=update) if entry.attachment.key == key else entry for entry in self.entries
-        )
-        return self.model_copy(update={"entries": entries})
+    def with_stored(self, key: str, stored: int, now: float, waiting: Collection[str] = ()) -> "AttachmentIndex":
+        """Return the list after pieces have arrived; what waits for its turn keeps the room that it still has."""
+
+        def changed(entry: AttachmentEntry) -> AttachmentEntry:
+            if entry.attachment.key == key:
+                return entry.model_copy(update={"stored": stored, "touched_at": now})
+            if entry.attachment.key in waiting and entry.is_reserved(now):
+                return entry.model_copy(update={"touched_at": now})
+            return entry
+
+        return self.model_copy(update={"entries": tuple(map(changed, self.entries))})
 
 
 class AttachmentOffer(Stored):
@@ -113,10 +127,11 @@ class AttachmentOffer(Stored):
 
 
 class AttachmentProgress(Stored):
-    """The output of `offer_attachments`.
+    """The output of `offer_attachments`, and of `report_damaged_attachments`.
 
     Attributes:
-        entries: For each attachment the one that the session keeps, and how much of it.
+        entries: For each attachment the one that the session keeps, and how much of it. Of what was reported: others
+            with the same digests.
         receipt: In place of all that, when the session has the message already, or refuses it.
     """
 
@@ -132,12 +147,14 @@ class AttachmentPieces(Stored):
         key: Of an attachment that was offered.
         first: The number of the first of these pieces, from 0.
         pieces: As base64.
+        waiting: Keys of what the client brings after it, whose room it needs until then.
     """
 
     version: int = 1
     key: str
     first: int
     pieces: tuple[str, ...]
+    waiting: tuple[str, ...] = ()
 
 
 class AttachmentRequest(Stored):
@@ -154,6 +171,11 @@ class AttachmentContent(Stored):
 
     version: int = 1
     pieces: tuple[str, ...] = ()
+
+
+def piece_size(attachment: Attachment, number: int) -> int:
+    """Return how many bytes a piece has: the last one may be shorter."""
+    return min(ATTACHMENT_PIECE_BYTES, attachment.size - number * ATTACHMENT_PIECE_BYTES)
 
 
 def piece_name(key: str, number: int) -> str:

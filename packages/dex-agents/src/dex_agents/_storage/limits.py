@@ -44,8 +44,9 @@ ATTACHMENT_PIECE_BYTES: Final = 384 * 1024
 """Of one piece of an attachment; 512 KiB as base64. For ever: a client may finish what one of another release began."""
 
 RESERVED_SECONDS: Final = 60.0
-"""So long a session keeps room for what is being brought to it, after the last piece that came: a client that lives
-brings the next one within 20 s, which is what one call may take."""
+"""So long a session keeps room for what is being brought to it, after the last piece of it, or of what its message
+brings before it: a client that lives brings the next one within 20 s, which is what one call may take. Later it needs
+room anew."""
 
 MAX_PIECES_PER_CALL: Final = 1
 """Pieces that one RPC carries: 512 KiB, so that a call and its answer fit a server that takes values of 1 MiB."""

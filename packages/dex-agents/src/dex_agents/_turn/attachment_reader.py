@@ -30,11 +30,11 @@ _PATIENCE_SECONDS: Final = 10.0
 _READS_AT_ONCE: Final = 4
 """Of one Worker; each holds a content of up to 12 MiB two or three times while it runs."""
 
-_MAY_PASS: Final = (EngineUnavailableError, NoWorkerAvailableError, SessionBusyError)
+MAY_PASS: Final = (EngineUnavailableError, NoWorkerAvailableError, SessionBusyError)
 """What is worth a wait."""
 
-_contents: Final = BoundedCache[str, str](_CACHE_BYTES)
-"""By key, which is random: whoever has it in a session's state has the content too, and forks share it."""
+_contents: Final = BoundedCache[tuple[str, str], str](_CACHE_BYTES)
+"""By session and key: what one session keeps well under a key, another one may have been brought wrong."""
 
 ReadContent = Callable[[str, Attachment], Awaitable[bytes]]
 """Reads a whole attachment of a session, by the session's id."""
@@ -51,19 +51,21 @@ class _Connection:
     Attributes:
         read: Reads.
         loop: The event loop.
-        turns: By the key of what is being read: Steps that run together often want the same.
+        turns: By session and key of what is being read: Steps that run together often want the same.
         slots: For one try each, so that what cannot be read now keeps nothing else waiting.
     """
 
     read: ReadContent
     loop: asyncio.AbstractEventLoop
-    turns: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary[str, asyncio.Lock])
+    turns: WeakValueDictionary[tuple[str, str], asyncio.Lock] = field(
+        default_factory=WeakValueDictionary[tuple[str, str], asyncio.Lock]
+    )
     slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_READS_AT_ONCE))
 
     async def fetch(self, session_id: str, attachment: Attachment) -> bytes:
         """Read, with patience for what may pass."""
         retrying = AsyncRetrying(
-            retry=retry_if_exception_type(_MAY_PASS),
+            retry=retry_if_exception_type(MAY_PASS),
             stop=stop_after_delay(_PATIENCE_SECONDS),
             wait=wait_random_exponential(multiplier=0.1, max=2),
             reraise=True,
@@ -107,7 +109,8 @@ class AttachmentReader:
         return AttachedTexts([(each, await self._content(session_id, each)) for each in wanted.values()])
 
     async def _content(self, session_id: str, attachment: Attachment) -> str:
-        known = _contents.get(attachment.key)
+        place = (session_id, attachment.key)
+        known = _contents.get(place)
         if known is not None:
             return known
         loop = asyncio.get_running_loop()
@@ -117,13 +120,13 @@ class AttachmentReader:
                 f"an attachment of session {session_id!r} cannot be read, since this Worker has no connection for it: "
                 "serve the agent by an AgentHost"
             )
-        turn = connection.turns.setdefault(attachment.key, asyncio.Lock())
+        turn = connection.turns.setdefault(place, asyncio.Lock())
         async with turn:
-            known = _contents.get(attachment.key)
+            known = _contents.get(place)
             if known is None:
                 content = await _unless_stopping(connection.fetch(session_id, attachment))
                 known = base64.b64encode(content).decode("ascii")
-                _contents.put(attachment.key, known, len(known))
+                _contents.put(place, known, len(known))
         return known
 
 

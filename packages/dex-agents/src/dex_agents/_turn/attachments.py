@@ -14,6 +14,7 @@ from dex_agents._storage.attachment_documents import (
     AttachmentProgress,
     AttachmentRequest,
     piece_name,
+    piece_size,
 )
 from dex_agents._storage.limits import ATTACHMENT_PIECE_BYTES, MAX_ATTACHMENTS, MAX_PIECES_PER_CALL
 from dex_agents._storage.records import SessionRecord
@@ -37,21 +38,45 @@ def offer(context: Context, offered: AttachmentOffer, options: AgentSessionOptio
             raise ValueError(f"{attachment.size} bytes have other than {attachment.pieces} pieces")
     index, now = _index(context), time.time()
     usable = (entry for entry in index.entries if not entry.is_damaged)
-    known = {entry.attachment.id: entry for entry in sorted(usable, key=lambda entry: entry.is_complete)}
-    wanted = {each.id: known[each.id].attachment if each.id in known else each for each in offered.attachments}
-    missing = [each for each in wanted.values() if each.id not in known or not known[each.id].is_complete]
+    known = {_content_of(entry.attachment): entry for entry in sorted(usable, key=lambda entry: entry.is_complete)}
+    new = {content: each for each in offered.attachments if (content := _content_of(each)) not in known}
+    _check_keys(index, tuple(new.values()))
+    wanted = new | {content: entry.attachment for content, entry in known.items()}
+    begun = [known[content] for content in map(_content_of, offered.attachments) if content in known]
+    missing = [*new.values(), *(entry.attachment for entry in begun if not entry.is_complete)]
     if missing:
         before = index.with_offered((), now)
         index = before.with_offered(missing, now)
         _check_room(context, before, index, options)
         ATTACHMENT_INDEX.set(context, index)
     found = {entry.attachment.key: entry for entry in index.entries}
-    return AttachmentProgress(entries=tuple(found[wanted[each.id].key] for each in offered.attachments))
+    return AttachmentProgress(entries=tuple(found[wanted[_content_of(each)].key] for each in offered.attachments))
 
 
-def note_damaged(context: Context, attachments: Sequence[Attachment]) -> None:
-    """Stage that attachments have another content than their digest says; the caller holds the lock of the list."""
-    ATTACHMENT_INDEX.set(context, _index(context).with_damaged(attachments))
+def _content_of(attachment: Attachment) -> tuple[str, int]:
+    """Return what is the same for attachments of one content; the length too, as pieces of another one do not fit."""
+    return attachment.id, attachment.size
+
+
+def _check_keys(index: AttachmentIndex, new: Sequence[Attachment]) -> None:
+    """Refuse keys that name something else: what was brought under them would be taken for it."""
+    keys = [entry.attachment.key for entry in index.entries] + [attachment.key for attachment in new]
+    for attachment in new:
+        if keys.count(attachment.key) > 1:
+            raise ValueError(f"the key {attachment.key!r} names another content: offer this one under a random key")
+
+
+def note_damaged(context: Context, attachments: Sequence[Attachment]) -> AttachmentProgress:
+    """Stage that attachments have another content than their digest says; the caller holds the lock of the list.
+
+    Returns:
+        What else the session keeps with the same digests.
+    """
+    before = _index(context)
+    index = before.with_damaged(attachments)
+    if index != before:
+        ATTACHMENT_INDEX.set(context, index)
+    return AttachmentProgress(entries=index.copies(attachments))
 
 
 def expect_attachments(context: Context, attachments: Iterable[Attachment]) -> None:
@@ -63,25 +88,36 @@ def expect_attachments(context: Context, attachments: Iterable[Attachment]) -> N
         ATTACHMENT_INDEX.set(context, index.with_offered(missing, time.time()))
 
 
-def receive_pieces(context: Context, brought: AttachmentPieces) -> int:
+def receive_pieces(context: Context, brought: AttachmentPieces, options: AgentSessionOptions) -> int:
     """Stage pieces that follow those that are there; the caller holds the lock of the list.
 
     Returns:
         How many pieces of the attachment are there now: what to go on with.
+
+    Raises:
+        SessionFullError: Its room was given away, and there is none any more; nothing is staged.
+        ValueError: A piece is longer or shorter than it is to be, or no base64; nothing is staged.
     """
-    index = _index(context)
+    index, now = _index(context), time.time()
     entry = next((entry for entry in index.entries if entry.attachment.key == brought.key), None)
     if entry is None:
         return 0  # nothing of it has come for long: it must be offered again
     end = brought.first + len(brought.pieces)
     if not 0 <= brought.first <= entry.stored < end <= entry.attachment.pieces:
         return entry.stored
-    for number in range(entry.stored, end):
-        content = base64.b64decode(brought.pieces[number - brought.first])
-        if len(content) > ATTACHMENT_PIECE_BYTES:
-            raise ValueError(f"a piece has {len(content)} bytes, at most {ATTACHMENT_PIECE_BYTES} are possible")
+    if not entry.is_reserved(now):
+        _check_room(context, index, index.with_stored(brought.key, entry.stored, now), options)
+    numbers = range(entry.stored, end)
+    contents = [base64.b64decode(brought.pieces[number - brought.first]) for number in numbers]
+    for number, content in zip(numbers, contents, strict=True):
+        if len(content) != piece_size(entry.attachment, number):
+            raise ValueError(
+                f"piece {number} of the attachment {brought.key!r} has {len(content)} bytes, "
+                f"{piece_size(entry.attachment, number)} are expected"
+            )
+    for number, content in zip(numbers, contents, strict=True):
         ATTACHMENTS.set(context, piece_name(brought.key, number), content)
-    ATTACHMENT_INDEX.set(context, index.with_stored(brought.key, end, time.time()))
+    ATTACHMENT_INDEX.set(context, index.with_stored(brought.key, end, now, brought.waiting))
     return end
 
 
@@ -144,7 +180,7 @@ def _check_room(
             "new session, or store what is large elsewhere and send its uri",
             session_id=context.flow_id,
         )
-    if len(index.entries) > MAX_ATTACHMENTS:
+    if len(index.entries) > max(MAX_ATTACHMENTS, len(before.entries)):
         raise SessionFullError(
             f"the message was refused: session {context.flow_id!r} keeps {len(before.entries)} large contents, the "
             f"message has {len(index.entries) - len(before.entries)} more, and at most {MAX_ATTACHMENTS} are "
