@@ -159,7 +159,9 @@ class StateParts:
         following = set(_references(root))
         while following:
             reached |= following
-            following = set[int]().union(*[self._parts[number].refers_to for number in following]) - reached
+            # Most parts of a long history refer to nothing.
+            further = [referred for number in following if (referred := self._parts[number].refers_to)]
+            following = set[int]().union(*further) - reached
         return reached
 
     def attached(self, root: JsonValue) -> Counter[str]:

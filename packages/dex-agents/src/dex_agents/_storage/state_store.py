@@ -213,10 +213,10 @@ class StateStore:
         head = StateHead.of(state, split, None if used is None else tuple(sorted(used)), characters)
         head_text = head.stored_json()
         new_bytes = sum(split.sizes.values()) + 2 * len(head_text.encode())
-        if self.size() + new_bytes > MAX_STATE_BYTES:
+        if self._may_be_too_large(new_bytes):
             self._collect(head, self._head, self._turn_start)
-        if self.size() + new_bytes > MAX_STATE_BYTES:
-            self._check_size(new_bytes, split.new_parts)
+            if self._may_be_too_large(new_bytes):
+                self._check_size(new_bytes, split.new_parts)
         for pack in pack_up(split.new_parts):
             self._write(pack)
         if begins_turn and self._turn_start is None and self._head is not None:
@@ -233,6 +233,11 @@ class StateStore:
     def _number_of(self, text: str) -> int | None:
         found = (pack.numbers.get(text) for pack in self._packs.values())
         return next((number for number in found if number is not None), None)
+
+    def _may_be_too_large(self, new_bytes: int) -> bool:
+        """Whether a state is beyond its limits if what is new cannot be compressed."""
+        plain = self.size() + new_bytes
+        return self.stored_size() + new_bytes > MAX_STATE_BYTES or plain > MAX_PLAIN_STATE_BYTES
 
     def _check_size(self, new_bytes: int, new_parts: Mapping[int, Part]) -> None:
         """Measure a large state as it would be stored, which is too slow to be done every time."""
@@ -273,7 +278,7 @@ class StateStore:
     def _collect(self, *roots: StateHead | None) -> dict[int, Part]:
         """Delete the packs that no root reaches, and shrink those that are mostly dead; return what was in them."""
         forgotten: dict[int, Part] = {}
-        reached = {number for root in roots if root is not None for number in self._parts.reach(root.root)}
+        reached = set[int]().union(*(self._parts.reach(root.root) for root in roots if root is not None))
         for key, pack in list(self._packs.items()):
             if reached.issuperset(pack.parts):
                 continue
