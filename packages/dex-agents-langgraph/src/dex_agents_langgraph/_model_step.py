@@ -157,10 +157,15 @@ def _shown_output(values: Any, graph: Graph) -> Any:
     return {channel: held[channel] for channel in channels if channel in held}
 
 
+def is_over(snapshot: StateSnapshot) -> bool:
+    """Whether a graph has nothing left to do. LangGraph 1.1 names no next node while one asks a second time."""
+    return not snapshot.next and not snapshot.interrupts
+
+
 def without_finished(namespaces: Namespaces, snapshot: StateSnapshot) -> Namespaces:
     """Leave out the checkpoints of tasks of the root graph that are done: nothing enters them again."""
     # A graph that remembers over turns has no task at the first level: what is below it stays until the turn ends.
-    pending = {"", *(task.id for task in snapshot.tasks)} if snapshot.next else set[str]()
+    pending = {"", *(task.id for task in snapshot.tasks)} if not is_over(snapshot) else set[str]()
     return {
         namespace: documents
         for namespace, documents in namespaces.items()

@@ -35,6 +35,7 @@ from dex_agents_langgraph._log import new_messages, newest_ai_message
 from dex_agents_langgraph._model_step import (
     check_steps,
     finished,
+    is_over,
     key_of,
     load_saver,
     remaining_steps,
@@ -195,11 +196,10 @@ class LangGraphRunner:
         drained = await self._runs.run(graph, run_input, request.step, usage=usage, recursion_limit=limit)
         saver.read_only()
         snapshot = await self._runs.look(graph, request.step)
-        check_steps(turn, saver, batch.deferred, built.recursion_limit, is_over=not snapshot.next)
+        check_steps(turn, saver, batch.deferred, built.recursion_limit, is_over=is_over(snapshot))
         outcome, asked = self._outcome(snapshot, batch, drained=drained, built=built)
-        is_over = isinstance(outcome, Finished)
         everything = saver.dump(built.deltas)
-        running = None if is_over else turn.model_copy(update={"asked": asked})
+        running = None if isinstance(outcome, Finished) else turn.model_copy(update={"asked": asked})
         spoken = newest_ai_message(everything, built.codec)
         spent = usage.usage.plus(usage_of(settled))
         return ModelStep(
@@ -219,7 +219,7 @@ class LangGraphRunner:
     ) -> tuple[ModelOutcome, tuple[AskedInterrupt, ...]]:
         if drained:
             return Again(reason="the run took long, or the Worker stops: what it did so far is recorded"), ()
-        if not snapshot.next:
+        if is_over(snapshot):
             return finished(snapshot.values, built.graph), ()
         interrupts = [each for each in snapshot.interrupts if not is_deferral(each)]
         questions, asked = to_questions(interrupts)
