@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
@@ -27,7 +27,6 @@ import grpc
 from dex import (
     AsyncClient,
     AsyncContext,
-    AsyncWorker,
     Attribute,
     BlobCacheConfig,
     Channel,
@@ -35,7 +34,6 @@ from dex import (
     Context,
     Flow,
     PersistenceSchema,
-    PullWorkerOptions,
     Registry,
     RPCResult,
     Step,
@@ -43,7 +41,6 @@ from dex import (
     StepList,
     Stream,
     Wait,
-    WorkerOptions,
     WorkerTarget,
     force_complete,
     go_to,
@@ -103,15 +100,10 @@ registry = Registry([chain, idle], allow_async_handlers=True)
 
 
 @asynccontextmanager
-async def worker(address: str, idle_streams: int = 16) -> AsyncIterator[None]:
+async def worker(address: str, idle_streams: int = 16) -> AsyncGenerator[None]:
     cache = open_blob_cache(BlobCacheConfig(tempfile.mkdtemp(), 1 << 20))
-    pull = PullWorkerOptions(max_concurrent_tasks=128, idle_streams_per_queue=idle_streams)
-    running = AsyncWorker(registry, cache, WorkerOptions(server_address=address, pull=pull))
-    serving = asyncio.create_task(running.start())
-    await running.wait_pull_registered(30)
-    yield
-    await running.stop()
-    await serving
+    async with floor.worker(registry, cache, address, idle_streams):
+        yield
 
 
 def service_stub(channel: Any) -> Any:

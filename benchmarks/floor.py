@@ -7,10 +7,12 @@ from __future__ import annotations
 import asyncio
 import statistics
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any, NamedTuple, cast
 
 import grpc
+from dex import AsyncWorker, BlobCache, PullWorkerOptions, Registry, WorkerOptions
 from dex.dexpb import dex_pb2 as pb
 from dex.dexpb import dex_pb2_grpc
 
@@ -105,6 +107,30 @@ async def _acknowledge(stream: Any) -> None:
     await stream.write(pb.PollWorkerTaskResponse(registered=registered))
 
 
+@asynccontextmanager
+async def served(empty: EmptyServer) -> AsyncGenerator[str]:
+    """Serve on a free port of this machine; gives the address."""
+    server = grpc.aio.server()
+    cast(Any, dex_pb2_grpc).add_FlowServiceServicer_to_server(empty, server)
+    cast(Any, dex_pb2_grpc).add_WorkerTaskServiceServicer_to_server(empty, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    yield f"127.0.0.1:{port}"
+    await server.stop(0.1)
+
+
+@asynccontextmanager
+async def worker(registry: Registry, cache: BlobCache, address: str, idle_streams: int = 16) -> AsyncGenerator[None]:
+    """Run a Worker that is registered."""
+    pull = PullWorkerOptions(max_concurrent_tasks=128, idle_streams_per_queue=idle_streams)
+    running = AsyncWorker(registry, cache, WorkerOptions(server_address=address, pull=pull))
+    serving = asyncio.create_task(running.start())
+    await running.wait_pull_registered(30)
+    yield
+    await running.stop()
+    await serving
+
+
 async def measure(flow_type: str, step_type: str, run_worker: Any, tasks: int) -> Floor:
     """Measure the floor.
 
@@ -119,15 +145,9 @@ async def measure(flow_type: str, step_type: str, run_worker: Any, tasks: int) -
         context=context, flow_type=flow_type, step_type=step_type, step_input=pb.Value(int_value=5)
     )
     empty = EmptyServer(flow_type, request)
-    server = grpc.aio.server()
-    cast(Any, dex_pb2_grpc).add_FlowServiceServicer_to_server(empty, server)
-    cast(Any, dex_pb2_grpc).add_WorkerTaskServiceServicer_to_server(empty, server)
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    async with run_worker(f"127.0.0.1:{port}"):
+    async with served(empty) as address, run_worker(address):
         single = await empty.run(tasks, 1)
         begin = time.perf_counter()
         many = await empty.run(tasks * 2, 50)
         rate = len(many) / (time.perf_counter() - begin)
-    await server.stop(0.1)
     return Floor(statistics.median(single) * 1000, rate)

@@ -16,27 +16,21 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import AsyncGenerator, Awaitable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-import grpc
 from dex import (
     AsyncClient,
     AsyncContext,
-    AsyncWorker,
     Attribute,
     AttributeMatch,
-    BlobCache,
     BlobCacheConfig,
     ClientOptions,
     Context,
     Flow,
     PersistenceSchema,
-    PullWorkerOptions,
     Registry,
     RPCResult,
     Step,
@@ -45,15 +39,13 @@ from dex import (
     Timer,
     Wait,
     WaitForAttributeOptions,
-    WorkerOptions,
     WorkerTarget,
     dead_end,
     open_blob_cache,
     rpc,
 )
 from dex.dexpb import dex_pb2 as pb
-from dex.dexpb import dex_pb2_grpc
-from floor import EmptyServer
+from floor import EmptyServer, served, worker
 
 TOOL_CALLS = 3
 WARM_UP = 20
@@ -103,7 +95,6 @@ class TurnServer(EmptyServer):
     def __init__(self, file: int) -> None:
         super().__init__("TurnFlow", pb.InvokeExecuteMethodRequest())
         self._file = file
-        self._disk = ThreadPoolExecutor(1)
         self._turn: asyncio.Task[None] | None = None
         self._numbers = iter(range(1 << 31))
 
@@ -159,7 +150,7 @@ class TurnServer(EmptyServer):
             os.pwrite(self._file, _PAGE, 0)
             os.fdatasync(self._file)
 
-        await asyncio.get_running_loop().run_in_executor(self._disk, write)
+        await asyncio.to_thread(write)
 
 
 def _context(execution: str) -> pb.Context:
@@ -173,17 +164,6 @@ def _execute_task(step_type: str) -> pb.PollWorkerTask:
     return pb.PollWorkerTask(execute=request)
 
 
-@asynccontextmanager
-async def _worker(registry: Registry, cache: BlobCache, address: str) -> AsyncGenerator[None]:
-    pull = PullWorkerOptions(max_concurrent_tasks=64, idle_streams_per_queue=16)
-    running = AsyncWorker(registry, cache, WorkerOptions(server_address=address, pull=pull))
-    serving = asyncio.create_task(running.start())
-    await running.wait_pull_registered(30)
-    yield
-    await running.stop()
-    await serving
-
-
 async def measure(directory: Path, turns: int) -> float:
     """Return the median of a turn, in milliseconds.
 
@@ -193,16 +173,10 @@ async def measure(directory: Path, turns: int) -> float:
     """
     flow = TurnFlow()
     registry = Registry([flow], allow_async_handlers=True)
-    server = grpc.aio.server()
     durations: list[float] = []
     with tempfile.TemporaryFile(dir=directory, buffering=0) as file, tempfile.TemporaryDirectory() as scratch:
-        empty = TurnServer(file.fileno())
-        cast(Any, dex_pb2_grpc).add_FlowServiceServicer_to_server(empty, server)
-        cast(Any, dex_pb2_grpc).add_WorkerTaskServiceServicer_to_server(empty, server)
-        address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
-        await server.start()
         cache = open_blob_cache(BlobCacheConfig(scratch, 1 << 20))
-        async with _worker(registry, cache, address):
+        async with served(TurnServer(file.fileno())) as address, worker(registry, cache, address):
             client = AsyncClient(registry, cache, ClientOptions(address, worker_target=WorkerTarget(pull=True)))
             for _ in range(WARM_UP + turns):
                 begin = time.perf_counter()
@@ -212,5 +186,4 @@ async def measure(directory: Path, turns: int) -> float:
                 durations.append(time.perf_counter() - begin)
             await client.close()
         cache.close()
-        await server.stop(0.1)
     return statistics.median(durations[WARM_UP:]) * 1000

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Final
 
-from dex_agents._storage.limits import ATTACHMENT_PIECE_BYTES, MIN_ATTACHMENT_BYTES
+from dex_agents._storage.attachment_documents import pieces_of
+from dex_agents._storage.limits import MIN_ATTACHMENT_BYTES
 from dex_agents.errors import ConfigurationError
 from dex_agents.messages import Attachment, Block, MediaBlock
 from dex_agents.snapshot import UserMessage
@@ -77,8 +78,8 @@ def _decoded(data: str, place: int) -> bytes:
 
 
 def _attachment(content: bytes) -> tuple[Attachment, bytes]:
-    pieces = -(-len(content) // ATTACHMENT_PIECE_BYTES)
+    size = len(content)
     attachment = Attachment(
-        id=sha256(content).hexdigest(), key=secrets.token_hex(_KEY_BYTES), size=len(content), pieces=pieces
+        id=sha256(content).hexdigest(), key=secrets.token_hex(_KEY_BYTES), size=size, pieces=pieces_of(size)
     )
     return attachment, content

@@ -173,6 +173,11 @@ class AttachmentContent(Stored):
     pieces: tuple[str, ...] = ()
 
 
+def pieces_of(size: int) -> int:
+    """Return in how many pieces a content of so many bytes is kept."""
+    return -(-size // ATTACHMENT_PIECE_BYTES)
+
+
 def piece_size(attachment: Attachment, number: int) -> int:
     """Return how many bytes a piece has: the last one may be shorter."""
     return min(ATTACHMENT_PIECE_BYTES, attachment.size - number * ATTACHMENT_PIECE_BYTES)

@@ -15,11 +15,12 @@ from dex_agents._storage.attachment_documents import (
     AttachmentRequest,
     piece_name,
     piece_size,
+    pieces_of,
 )
-from dex_agents._storage.limits import ATTACHMENT_PIECE_BYTES, MAX_ATTACHMENTS, MAX_PIECES_PER_CALL
+from dex_agents._storage.limits import MAX_ATTACHMENTS, MAX_PIECES_PER_CALL
 from dex_agents._storage.records import SessionRecord
 from dex_agents._storage.schema import ATTACHMENT_INDEX, ATTACHMENTS, SESSION, find, find_instance
-from dex_agents._turn.fullness import FULL_SHARE, as_stored, stored_bytes
+from dex_agents._turn.fullness import as_stored, is_full, stored_bytes
 from dex_agents.errors import SessionFullError
 from dex_agents.messages import Attachment, Block, MediaBlock
 from dex_agents.options import AgentSessionOptions
@@ -34,7 +35,7 @@ def offer(context: Context, offered: AttachmentOffer, options: AgentSessionOptio
         SessionFullError: There is no room for them; nothing is staged.
     """
     for attachment in offered.attachments:
-        if attachment.pieces != -(-attachment.size // ATTACHMENT_PIECE_BYTES):
+        if attachment.pieces != pieces_of(attachment.size):
             raise ValueError(f"{attachment.size} bytes have other than {attachment.pieces} pieces")
     index, now = _index(context), time.time()
     usable = (entry for entry in index.entries if not entry.is_damaged)
@@ -139,7 +140,7 @@ def attachments_of(content: Iterable[Block]) -> list[Attachment]:
 
 def characters_of(content: Iterable[Block]) -> int:
     """Return how many characters the contents to which blocks refer have as base64, each as often as it is there."""
-    return sum(map(_characters, attachments_of(content)))
+    return sum(map(base64_characters, attachments_of(content)))
 
 
 def whole_size(content: Iterable[Block], size: int) -> int:
@@ -147,10 +148,11 @@ def whole_size(content: Iterable[Block], size: int) -> int:
     attachments = attachments_of(content)
     references = sum(attachment.size_in_bytes() for attachment in attachments)
     # `null` and a content in quotes change places.
-    return size - references + sum(map(_characters, attachments)) + 2 * len(attachments)
+    return size - references + sum(map(base64_characters, attachments)) + 2 * len(attachments)
 
 
-def _characters(attachment: Attachment) -> int:
+def base64_characters(attachment: Attachment) -> int:
+    """Return how many characters a content has as base64."""
     return -(-attachment.size // 3) * 4
 
 
@@ -173,7 +175,7 @@ def _check_room(
     now = time.time()
     stored = stored_bytes(find(context, SESSION) or SessionRecord(), as_stored(before.size(now), options))
     added = as_stored(index.size(now) - before.size(now), options)
-    if stored + added >= FULL_SHARE * options.session_capacity_bytes:
+    if is_full(stored + added, options):
         raise SessionFullError(
             f"the message was refused: session {context.flow_id!r} keeps about {stored:,} bytes, its media have "
             f"{added:,}, and a server lets it have {options.session_capacity_bytes:,}; fork an earlier turn, begin a "

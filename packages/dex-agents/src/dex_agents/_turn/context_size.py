@@ -9,7 +9,7 @@ from dex_agents._storage.message_log import MessageLog
 from dex_agents._storage.records import ContextRecord
 from dex_agents._storage.session_editor import SessionEditor
 from dex_agents._storage.state_parts import dump
-from dex_agents._turn.attachments import characters_of
+from dex_agents._turn.attachments import base64_characters, characters_of
 from dex_agents.messages import Attachment, Message
 from dex_agents.options import AgentSessionOptions
 from dex_agents.runner import BatchSettled, Compacted, Continue, FrameworkState, ModelStep, NewTurn, TurnInput
@@ -96,7 +96,7 @@ def tokens_to_keep(window: int, attached_characters: int, attachments: Sequence[
     # Compaction for their sake begins above this: one message and those that steer have at most a third of the bound.
     if attached_characters <= MAX_ATTACHED_CHARACTERS // 2 or not attachments:
         return tokens
-    largest = max(-(-attachment.size // 3) * 4 for attachment in attachments)
+    largest = max(map(base64_characters, attachments))
     contents = int(KEPT_SHARE * MAX_ATTACHED_CHARACTERS) // largest
     return min(tokens, (contents + 1) * MEDIA_TOKENS - 1)
 
